@@ -1,0 +1,225 @@
+//! Matrix multiplication: the contract of every variant, and the table of them.
+//!
+//! # The contract
+//!
+//! C (M×N) = A (M×K) · B (K×N), all row-major with contiguous rows.
+//!
+//! - M, N and K are anything from 0 to [`MAX_DIMENSION`]. Nothing is asked of
+//!   the caller in the way of padding or alignment beyond the element's own.
+//! - Every element of C is written, and none is read. K = 0 writes zeros. M = 0
+//!   or N = 0 launches nothing and succeeds.
+//! - NaN, infinities and subnormals behave as IEEE arithmetic says.
+//! - Addresses are computed in 64 bits: a matrix may have more than 2^32
+//!   elements.
+//! - The same inputs on the same device give the same bits each time.
+//!
+//! A variant that needs an architecture says so in its [`Variant`], and a plan
+//! for another device is an error, never a wrong answer.
+//!
+//! # Adding a variant
+//!
+//! Write a file beside this one with its kernel and its `VARIANTS`, add a `mod`
+//! line, and add the `VARIANTS` to `ALL`. Programs, tests and benchmarks go
+//! through the table and name no variant.
+
+pub mod naive;
+pub mod tiled;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use table::*;
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod table {
+    use super::{naive, tiled};
+    use crate::launch::{ComputeCapability, DeviceLimits, Entry, Plan, PlanError};
+    use core::fmt;
+
+    /// Every variant, slowest idea first. One line for each file.
+    const ALL: &[&[Variant]] = &[naive::VARIANTS, tiled::VARIANTS];
+
+    /// Every variant, in the table's order.
+    pub fn all() -> impl Iterator<Item = &'static Variant> {
+        ALL.iter().copied().flatten()
+    }
+
+    /// The variant of that name.
+    pub fn find(name: &str) -> Option<&'static Variant> {
+        all().find(|variant| variant.name == name)
+    }
+
+    /// The largest M, N or K.
+    ///
+    /// A little below 2^32, so that an index rounded up to the next tile still
+    /// fits in 32 bits.
+    pub const MAX_DIMENSION: u32 = u32::MAX - 4095;
+
+    /// The sizes of a product: C (M×N) = A (M×K) · B (K×N).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Shape {
+        m: u32,
+        n: u32,
+        k: u32,
+    }
+
+    /// A dimension is larger than [`MAX_DIMENSION`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ShapeError {
+        /// "M", "N" or "K".
+        pub dimension: &'static str,
+        /// Its value.
+        pub value: u64,
+    }
+
+    impl fmt::Display for ShapeError {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(
+                f,
+                "{} = {} is too large: a dimension is at most {MAX_DIMENSION}",
+                self.dimension, self.value
+            )
+        }
+    }
+
+    impl core::error::Error for ShapeError {}
+
+    impl Shape {
+        /// M × N × K.
+        ///
+        /// # Errors
+        ///
+        /// Names the first dimension that is larger than [`MAX_DIMENSION`].
+        pub const fn new(m: u64, n: u64, k: u64) -> Result<Self, ShapeError> {
+            const fn dimension(dimension: &'static str, value: u64) -> Result<u32, ShapeError> {
+                if value > MAX_DIMENSION as u64 {
+                    Err(ShapeError { dimension, value })
+                } else {
+                    Ok(value as u32)
+                }
+            }
+            // `?` is not const.
+            match (dimension("M", m), dimension("N", n), dimension("K", k)) {
+                (Ok(m), Ok(n), Ok(k)) => Ok(Self { m, n, k }),
+                (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => Err(error),
+            }
+        }
+
+        /// Rows of A and C.
+        pub const fn m(self) -> u32 {
+            self.m
+        }
+
+        /// Columns of B and C.
+        pub const fn n(self) -> u32 {
+            self.n
+        }
+
+        /// Columns of A, rows of B.
+        pub const fn k(self) -> u32 {
+            self.k
+        }
+
+        /// Whether C has no element.
+        pub const fn is_empty(self) -> bool {
+            self.m == 0 || self.n == 0
+        }
+
+        /// Elements of A. Each dimension is below 2^32, so it fits.
+        pub const fn a_elements(self) -> u64 {
+            self.m as u64 * self.k as u64
+        }
+
+        /// Elements of B.
+        pub const fn b_elements(self) -> u64 {
+            self.k as u64 * self.n as u64
+        }
+
+        /// Elements of C.
+        pub const fn c_elements(self) -> u64 {
+            self.m as u64 * self.n as u64
+        }
+
+        /// Floating-point operations: 2·M·N·K, a multiplication and an addition
+        /// for each product.
+        pub fn flops(self) -> f64 {
+            2.0 * f64::from(self.m) * f64::from(self.n) * f64::from(self.k)
+        }
+    }
+
+    /// M×N×K.
+    impl fmt::Display for Shape {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{}×{}×{}", self.m, self.n, self.k)
+        }
+    }
+
+    /// The type of a matrix's elements, or of the sums.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum ElementType {
+        /// IEEE binary32.
+        F32,
+    }
+
+    impl ElementType {
+        /// Bytes of one element.
+        pub const fn size(self) -> u64 {
+            match self {
+                Self::F32 => 4,
+            }
+        }
+    }
+
+    impl fmt::Display for ElementType {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(match self {
+                Self::F32 => "f32",
+            })
+        }
+    }
+
+    /// One way to multiply matrices: what the host must know of it.
+    #[derive(Debug)]
+    pub struct Variant {
+        /// Its name, in the table and on the command line.
+        pub name: &'static str,
+        /// What it is, in one line.
+        pub summary: &'static str,
+        /// Elements of A and B.
+        pub input: ElementType,
+        /// The sums, while they are made.
+        pub accumulator: ElementType,
+        /// Elements of C.
+        pub output: ElementType,
+        /// The oldest device it runs on.
+        pub min_compute_capability: ComputeCapability,
+        /// The kernels that its plans launch.
+        pub entries: &'static [&'static Entry],
+        /// The plan for a shape that is not empty; see [`Variant::plan`].
+        pub plan: fn(Shape, &DeviceLimits) -> Result<Plan, PlanError>,
+    }
+
+    impl Variant {
+        /// The launches that compute a product on a device, checked against the
+        /// device's limits.
+        ///
+        /// # Errors
+        ///
+        /// [`PlanError`] where the device is too old for the variant, or a
+        /// launch would break one of its limits.
+        pub fn plan(&self, shape: Shape, limits: &DeviceLimits) -> Result<Plan, PlanError> {
+            if limits.compute_capability < self.min_compute_capability {
+                return Err(PlanError::ComputeCapability {
+                    variant: self.name,
+                    needed: self.min_compute_capability,
+                    found: limits.compute_capability,
+                });
+            }
+            if shape.is_empty() {
+                return Ok(Plan::nothing());
+            }
+            let plan = (self.plan)(shape, limits)?;
+            limits.check(&plan)?;
+            Ok(plan)
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Backend: the kernel runs on the CPU.
+//!
+//! Nothing here knows how to simulate a GPU. Every call of the device API goes
+//! to the [`Machine`] that is installed on this OS thread, with the place in
+//! the kernel's source it came from. Global pointers are addresses that the
+//! machine hands out and checks; they are never dereferenced.
+
+use core::cell::Cell;
+use core::panic::Location;
+use core::ptr::NonNull;
+use std::thread_local;
+
+/// The place in a kernel's source that made a call.
+pub type Site = &'static Location<'static>;
+
+/// A state space of device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Space {
+    /// Memory that all threads of the grid see. Addresses are the machine's.
+    Global,
+    /// Memory that the threads of one block see. Addresses start at 0.
+    Shared,
+}
+
+/// A floating-point operation that [`math`](super::math) offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operation {
+    /// Fused multiply-add on float32: two FLOPs.
+    FmaF32,
+    /// Addition on float32: one FLOP.
+    AddF32,
+    /// Fused multiply-add on float64: two FLOPs.
+    FmaF64,
+    /// Addition on float64: one FLOP.
+    AddF64,
+}
+
+/// Where the running thread stands. Each triple is x, y, z.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Index of the thread in its block.
+    pub thread_idx: [u32; 3],
+    /// Index of the block in the grid.
+    pub block_idx: [u32; 3],
+    /// Threads in a block.
+    pub block_dim: [u32; 3],
+    /// Blocks in the grid.
+    pub grid_dim: [u32; 3],
+}
+
+/// What runs kernels on the CPU: the target of every device API call.
+///
+/// A call that finds a fault may unwind instead of returning; the kernel's
+/// frames hold nothing that needs it otherwise.
+pub trait Machine {
+    /// Where the running thread stands.
+    fn position(&self) -> Position;
+    /// Reads `value.len()` bytes at `address`, all in one access.
+    fn load(&self, space: Space, address: u64, value: &mut [u8], site: Site);
+    /// Writes `value` to `address`, all in one access.
+    fn store(&self, space: Space, address: u64, value: &[u8], site: Site);
+    /// Waits for the block's other threads.
+    fn sync_threads(&self, site: Site);
+    /// The address in shared memory of the array `name` of the running block,
+    /// `bytes` long and aligned to 16. The first thread to ask declares it.
+    fn declare_shared(&self, name: &'static str, bytes: u32, site: Site) -> u32;
+    /// Counts an arithmetic operation.
+    fn count(&self, operation: Operation, site: Site);
+}
+
+thread_local! {
+    static MACHINE: Cell<Option<NonNull<dyn Machine>>> = const { Cell::new(None) };
+}
+
+/// Runs `body` with `machine` as the target of this OS thread's device API
+/// calls, and restores the earlier target afterwards, also on unwinding.
+pub fn with_machine<R>(machine: &(dyn Machine + 'static), body: impl FnOnce() -> R) -> R {
+    struct Restore(Option<NonNull<dyn Machine>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            MACHINE.set(self.0);
+        }
+    }
+    let _restore = Restore(MACHINE.replace(Some(NonNull::from(machine))));
+    body()
+}
+
+/// The installed machine.
+///
+/// # Panics
+///
+/// Where there is none: a kernel was called as an ordinary function.
+#[inline]
+#[track_caller]
+fn machine<R>(call: impl FnOnce(&dyn Machine) -> R) -> R {
+    let Some(machine) = MACHINE.get() else {
+        panic!("a kernel runs on a GPU or under the simulator, not as a function on the CPU");
+    };
+    // SAFETY: `with_machine` holds the borrow while the pointer is installed.
+    call(unsafe { machine.as_ref() })
+}
+
+macro_rules! positions {
+    ($($name:ident = $field:ident[$axis:literal];)*) => {$(
+        pub(super) fn $name() -> u32 {
+            machine(|machine| machine.position().$field[$axis])
+        }
+    )*};
+}
+
+positions! {
+    thread_idx_x = thread_idx[0];
+    thread_idx_y = thread_idx[1];
+    thread_idx_z = thread_idx[2];
+    block_idx_x = block_idx[0];
+    block_idx_y = block_idx[1];
+    block_idx_z = block_idx[2];
+    block_dim_x = block_dim[0];
+    block_dim_y = block_dim[1];
+    block_dim_z = block_dim[2];
+    grid_dim_x = grid_dim[0];
+    grid_dim_y = grid_dim[1];
+    grid_dim_z = grid_dim[2];
+}
+
+#[track_caller]
+pub(super) fn sync_threads() {
+    let site = Location::caller();
+    machine(|machine| machine.sync_threads(site));
+}
+
+/// The offset of an array in the block's shared memory.
+pub(super) type SharedAddress = u32;
+
+/// What this backend asks of an element type: nothing beyond being plain data.
+pub trait ElementBackend {}
+impl ElementBackend for f32 {}
+impl ElementBackend for f64 {}
+impl ElementBackend for u32 {}
+
+#[track_caller]
+fn load<T: super::Element, const N: usize>(space: Space, address: u64) -> [T; N] {
+    let site = Location::caller();
+    let mut values = [T::default(); N];
+    // SAFETY: an element is plain data without padding, so its bytes may be
+    // viewed and overwritten with any others.
+    let bytes = unsafe {
+        core::slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), size_of::<[T; N]>())
+    };
+    machine(|machine| machine.load(space, address, bytes, site));
+    values
+}
+
+#[track_caller]
+fn store<T: super::Element, const N: usize>(space: Space, address: u64, values: [T; N]) {
+    let site = Location::caller();
+    // SAFETY: an element is plain data without padding, so its bytes may be
+    // viewed.
+    let bytes =
+        unsafe { core::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of::<[T; N]>()) };
+    machine(|machine| machine.store(space, address, bytes, site));
+}
+
+fn element_address<T>(base: SharedAddress, i: u32) -> u64 {
+    // 64 bits, so that an index far outside shows as such instead of wrapping.
+    u64::from(base) + u64::from(i) * size_of::<T>() as u64
+}
+
+#[track_caller]
+pub(super) unsafe fn shared_load<T: super::Element>(base: SharedAddress, i: u32) -> T {
+    let [value] = load(Space::Shared, element_address::<T>(base, i));
+    value
+}
+
+#[track_caller]
+pub(super) unsafe fn shared_store<T: super::Element>(base: SharedAddress, i: u32, value: T) {
+    store(Space::Shared, element_address::<T>(base, i), [value]);
+}
+
+#[track_caller]
+pub(super) unsafe fn shared_load_4<T: super::Element>(base: SharedAddress, i: u32) -> [T; 4] {
+    load(Space::Shared, element_address::<T>(base, i))
+}
+
+#[track_caller]
+pub(super) unsafe fn shared_store_4<T: super::Element>(
+    base: SharedAddress,
+    i: u32,
+    values: [T; 4],
+) {
+    store(Space::Shared, element_address::<T>(base, i), values);
+}
+
+#[track_caller]
+pub(super) unsafe fn global_load<T: super::Element>(pointer: *const T) -> T {
+    let [value] = load(Space::Global, pointer.addr() as u64);
+    value
+}
+
+#[track_caller]
+pub(super) unsafe fn global_load_4<T: super::Element>(pointer: *const T) -> [T; 4] {
+    load(Space::Global, pointer.addr() as u64)
+}
+
+#[track_caller]
+pub(super) unsafe fn global_store<T: super::Element>(pointer: *mut T, value: T) {
+    store(Space::Global, pointer.addr() as u64, [value]);
+}
+
+#[track_caller]
+pub(super) unsafe fn global_store_4<T: super::Element>(pointer: *mut T, values: [T; 4]) {
+    store(Space::Global, pointer.addr() as u64, values);
+}
+
+/// What this backend asks of a number.
+pub trait FloatBackend: Sized {
+    #[doc(hidden)]
+    fn fma(a: Self, b: Self, c: Self) -> (Self, Operation);
+    #[doc(hidden)]
+    fn add(a: Self, b: Self) -> (Self, Operation);
+}
+
+impl FloatBackend for f32 {
+    fn fma(a: Self, b: Self, c: Self) -> (Self, Operation) {
+        (a.mul_add(b, c), Operation::FmaF32)
+    }
+    fn add(a: Self, b: Self) -> (Self, Operation) {
+        (a + b, Operation::AddF32)
+    }
+}
+
+impl FloatBackend for f64 {
+    fn fma(a: Self, b: Self, c: Self) -> (Self, Operation) {
+        (a.mul_add(b, c), Operation::FmaF64)
+    }
+    fn add(a: Self, b: Self) -> (Self, Operation) {
+        (a + b, Operation::AddF64)
+    }
+}
+
+#[track_caller]
+pub(super) fn fma<T: FloatBackend>(a: T, b: T, c: T) -> T {
+    let site = Location::caller();
+    let (value, operation) = T::fma(a, b, c);
+    machine(|machine| machine.count(operation, site));
+    value
+}
+
+#[track_caller]
+pub(super) fn add<T: FloatBackend>(a: T, b: T) -> T {
+    let site = Location::caller();
+    let (value, operation) = T::add(a, b);
+    machine(|machine| machine.count(operation, site));
+    value
+}
+
+#[doc(hidden)]
+#[track_caller]
+pub fn shared_address(name: &'static str, bytes: usize) -> u32 {
+    let site = Location::caller();
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    machine(|machine| machine.declare_shared(name, bytes, site))
+}
+
+/// Declares a shared array of the running block and gives its
+/// [`Shared`](super::Shared).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! declare_shared {
+    ($kernel:ident, $array:ident, $element:ty, $len:expr) => {{
+        let address = $crate::gpu::host::shared_address(
+            stringify!($array),
+            const { $len * size_of::<$element>() },
+        );
+        // SAFETY: the machine gave the address of an array of this size.
+        unsafe { $crate::gpu::Shared::<$element, { $len }>::from_address(address) }
+    }};
+}
+pub use crate::declare_shared;

@@ -1,0 +1,71 @@
+//! The device API: all that a kernel may call.
+//!
+//! Kernel bodies are written once against this module. Three backends provide
+//! it, and the build picks one:
+//!
+//! - `nvptx`: rustc's own NVPTX code generator. The default.
+//! - `rust_cuda`: `cuda_std`, for code compiled by `cuda_builder`.
+//! - `host`: the kernel runs on the CPU, and every access goes through a hook
+//!   that a simulator provides. Chosen for every target that is not a GPU.
+//!
+//! # What it holds
+//!
+//! | module | for |
+//! |---|---|
+//! | [`thread`] | where a thread stands in the grid; barriers |
+//! | [`Global`], [`GlobalMut`] | pointers to global memory, unchecked |
+//! | [`Slice`], [`SliceMut`], [`Matrix`], [`MatrixMut`] | views of global memory that check every index |
+//! | [`Shared`] | an array that the threads of one block share |
+//! | [`math`] | arithmetic with a fixed rounding |
+//! | [`kernel!`](crate::kernel) | declares a kernel and the shared arrays of its blocks |
+//!
+//! Names follow `cuda_std` wherever it has one.
+//!
+//! # Safety as a ladder
+//!
+//! A view's constructor is unsafe: it is where a kernel promises that a pointer
+//! is good for so many elements. After that, loads through the view are safe,
+//! and so are stores at an index that belongs to this thread alone
+//! ([`thread::Index1d`], [`thread::Index2d`]). A kernel that has already checked
+//! its indices steps down to the unchecked calls and says why it may.
+//!
+//! # Room for later kernels
+//!
+//! Asynchronous copies, barriers in shared memory, tensor maps and matrix
+//! instructions each become a module beside [`thread`], with one function per
+//! instruction in every backend that has it. Dynamic shared memory is a
+//! [`Shared`] whose address comes from the launch instead of the declaration.
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod host;
+#[cfg(not(target_arch = "nvptx64"))]
+use host as backend;
+#[cfg(target_arch = "nvptx64")]
+mod nvptx;
+#[cfg(target_arch = "nvptx64")]
+use nvptx as backend;
+
+mod global;
+#[macro_use]
+mod kernel_macro;
+pub mod math;
+mod shared;
+pub mod thread;
+mod view;
+
+pub use global::{Global, GlobalMut};
+pub use shared::Shared;
+pub use view::{Matrix, MatrixMut, Slice, SliceMut};
+
+#[doc(hidden)]
+pub use backend::declare_shared;
+
+/// A type that device memory can hold: `f32`, `f64` or `u32`.
+///
+/// Any bit pattern of the right size is a value of the type, which is what lets
+/// a kernel read memory that the host filled.
+pub trait Element: backend::ElementBackend + Copy + Default + 'static {}
+
+impl Element for f32 {}
+impl Element for f64 {}
+impl Element for u32 {}
