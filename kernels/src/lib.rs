@@ -41,11 +41,3 @@ pub fn entries() -> std::vec::Vec<&'static launch::Entry> {
     entries.extend(gemm::all().flat_map(|variant| variant.entries));
     entries
 }
-
-#[cfg(all(target_arch = "nvptx64", not(test)))]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    // SAFETY: `trap` has no precondition: it ends the grid with an error that
-    // the host sees at its next synchronisation.
-    unsafe { core::arch::nvptx::trap() }
-}

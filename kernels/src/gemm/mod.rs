@@ -184,6 +184,8 @@ mod table {
         pub name: &'static str,
         /// What it is, in one line.
         pub summary: &'static str,
+        /// The file that holds it: `file!()`.
+        pub source: &'static str,
         /// Elements of A and B.
         pub input: ElementType,
         /// The sums, while they are made.

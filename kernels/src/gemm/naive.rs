@@ -88,6 +88,7 @@ mod table {
                     "×",
                     $block
                 ),
+                source: file!(),
                 input: F32,
                 accumulator: F32,
                 output: F32,

@@ -120,6 +120,7 @@ mod table {
             Variant {
                 name: $name,
                 summary: concat!("tiles of ", $tile, "×", $tile, " in shared memory"),
+                source: file!(),
                 input: F32,
                 accumulator: F32,
                 output: F32,

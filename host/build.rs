@@ -1,0 +1,25 @@
+//! Compiles the kernels to PTX and embeds it; see [`ptx_builder`].
+
+use ptx_builder::{Builder, Directives};
+use std::{env, path::PathBuf, process::ExitCode};
+
+fn main() -> ExitCode {
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let directives = kernels::entries().into_iter().map(|entry| {
+        let bounds = Directives {
+            max_threads: Some(entry.launch_bounds.max_threads),
+            min_blocks: entry.launch_bounds.min_blocks,
+            ..Directives::default()
+        };
+        (entry.name.to_owned(), bounds)
+    });
+    let builder = Builder::new("../kernels")
+        .architectures(&["sm_75", "sm_80", "sm_90a"])
+        .directives(directives)
+        .line_tables(true)
+        .target_folder(ptx_builder::target_folder(&out));
+    match builder.run_build_script(&out) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(code) => code,
+    }
+}

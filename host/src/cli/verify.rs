@@ -1,0 +1,75 @@
+//! `matmul verify`.
+
+use super::Outcome;
+use host::cases::{self, Case};
+use host::measure::Problem;
+use host::{Error, Gpu};
+use kernels::gemm::Variant;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Number of the device to run on
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    device: u32,
+    /// One kernel instead of all
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
+    /// How many random shapes to add
+    #[arg(long, default_value_t = 20, value_name = "COUNT")]
+    random: usize,
+    /// What the random shapes and elements are made from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
+    let variants: Vec<&Variant> = match &arguments.kernel {
+        Some(name) => vec![host::device::find(name)?],
+        None => kernels::gemm::all().collect(),
+    };
+    let gpu = Gpu::new(arguments.device)?;
+    println!("{}", super::run::describe(&gpu));
+
+    let random = cases::random(arguments.random, 600, arguments.seed);
+    let mut failures = 0;
+    let mut checked = 0;
+    for case in cases::SMALL.iter().chain(cases::LARGE).chain(&random) {
+        let line = check(&gpu, &variants, case, arguments.seed)?;
+        checked += variants.len();
+        failures += line.failures;
+        println!("{}", line.text);
+    }
+    println!(
+        "{checked} products of {} kernels, {failures} wrong: {}",
+        variants.len(),
+        if failures == 0 { "PASS" } else { "FAIL" }
+    );
+    Ok(if failures == 0 {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
+    })
+}
+
+struct Line {
+    text: String,
+    failures: usize,
+}
+
+fn check(gpu: &Gpu, variants: &[&Variant], case: &Case, seed: u64) -> Result<Line, Error> {
+    let (a, b) = case.factors(seed);
+    let mut problem = Problem::new(gpu, &a, &b)?;
+    let mut text = format!("{:<24} {:<38}", case.shape().to_string(), case.catches);
+    let mut failures = 0;
+    for variant in variants {
+        let verdict = problem.verify(variant)?;
+        if !verdict.passed() {
+            failures += 1;
+            text += &format!("\n  {}: {verdict}", variant.name);
+        }
+    }
+    if failures == 0 {
+        text += " PASS";
+    }
+    Ok(Line { text, failures })
+}

@@ -1,0 +1,289 @@
+//! What can go wrong, and what to do about it.
+
+use crate::ptx::{self, CudaVersion, PtxVersion};
+use cust::error::CudaError;
+use kernels::gemm::ShapeError;
+use kernels::launch::PlanError;
+use std::fmt;
+
+/// An error of this crate. Its text names the thing and the remedy.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A matrix was given the wrong number of elements.
+    DataLength {
+        /// Rows.
+        rows: usize,
+        /// Columns.
+        columns: usize,
+        /// Elements given.
+        found: usize,
+    },
+    /// A's columns are not as many as B's rows.
+    InnerDimensions {
+        /// Rows and columns of A.
+        a: (usize, usize),
+        /// Rows and columns of B.
+        b: (usize, usize),
+    },
+    /// A matrix does not have the shape that the operation was made for.
+    MatrixShape {
+        /// Which matrix.
+        name: &'static str,
+        /// Rows and columns wanted.
+        expected: (usize, usize),
+        /// Rows and columns found.
+        found: (usize, usize),
+    },
+    /// A dimension is too large.
+    Shape(ShapeError),
+    /// No variant has this name.
+    UnknownVariant {
+        /// The name.
+        name: String,
+    },
+    /// The machine has no CUDA driver that could be loaded.
+    NoDriver {
+        /// What was tried.
+        reason: String,
+    },
+    /// The driver sees no device.
+    NoDevice {
+        /// What the driver said, or what hides the devices.
+        reason: String,
+    },
+    /// There is no device of this number.
+    NoSuchDevice {
+        /// The number asked for.
+        asked: u32,
+        /// The devices there are, by name.
+        devices: Vec<String>,
+    },
+    /// The device is older than all PTX that the build embedded.
+    DeviceTooOld {
+        /// Its name.
+        device: String,
+        /// Its compute capability.
+        found: kernels::launch::ComputeCapability,
+    },
+    /// The driver is too old for the embedded PTX.
+    PtxTooNew {
+        /// Version of the PTX.
+        ptx: PtxVersion,
+        /// CUDA version of the driver.
+        driver: CudaVersion,
+    },
+    /// A variant cannot compute the product on the device.
+    Plan(PlanError),
+    /// The device has too little free memory.
+    OutOfMemory {
+        /// What the memory is for.
+        what: String,
+        /// Bytes it needs.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+    /// The driver refused an operation.
+    Driver {
+        /// What was being done.
+        operation: String,
+        /// What the driver said.
+        source: CudaError,
+    },
+    /// A kernel failed while it ran. After this the GPU's context is lost.
+    Execution {
+        /// The kernels launched since the last synchronisation, in order.
+        kernels: Vec<&'static str>,
+        /// What the driver said.
+        source: CudaError,
+    },
+}
+
+impl Error {
+    /// Whether the request itself was wrong, as opposed to the machine failing
+    /// it.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::DataLength { .. }
+                | Self::InnerDimensions { .. }
+                | Self::MatrixShape { .. }
+                | Self::Shape(_)
+                | Self::UnknownVariant { .. }
+                | Self::NoSuchDevice { .. }
+        )
+    }
+
+    /// Whether the machine has no GPU to use: no driver or no device.
+    pub fn is_no_gpu(&self) -> bool {
+        matches!(self, Self::NoDriver { .. } | Self::NoDevice { .. })
+    }
+}
+
+/// A number of bytes, in the unit that suits it.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = count as f64;
+    let mut unit = "bytes";
+    for next in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    if unit == "bytes" {
+        format!("{count} bytes")
+    } else {
+        format!("{value:.1} {unit}")
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DataLength {
+                rows,
+                columns,
+                found,
+            } => match rows.checked_mul(*columns) {
+                Some(needed) => write!(
+                    f,
+                    "a matrix of {rows}×{columns} has {needed} elements, and {found} were given"
+                ),
+                None => write!(
+                    f,
+                    "a matrix of {rows}×{columns} is too large for any memory"
+                ),
+            },
+            Self::InnerDimensions { a, b } => write!(
+                f,
+                "A is {}×{} and B is {}×{} (rows×columns): A must have as many columns as B has \
+                 rows, and {} is not {}",
+                a.0, a.1, b.0, b.1, a.1, b.0
+            ),
+            Self::MatrixShape {
+                name,
+                expected,
+                found,
+            } => write!(
+                f,
+                "{name} is {}×{}, and this product was prepared for {}×{}: prepare the variant for \
+                 the new shape",
+                found.0, found.1, expected.0, expected.1
+            ),
+            Self::Shape(error) => error.fmt(f),
+            Self::UnknownVariant { name } => {
+                write!(f, "no variant is named '{name}'; there are")?;
+                for (i, variant) in kernels::gemm::all().enumerate() {
+                    write!(f, "{} {}", if i == 0 { "" } else { "," }, variant.name)?;
+                }
+                Ok(())
+            }
+            Self::NoDriver { reason } => write!(
+                f,
+                "no CUDA driver: {reason}. Install NVIDIA's driver, or use what works without a GPU"
+            ),
+            Self::NoDevice { reason } => write!(f, "no CUDA device: {reason}"),
+            Self::NoSuchDevice { asked, devices } => {
+                write!(f, "there is no device {asked}; there are")?;
+                for (i, name) in devices.iter().enumerate() {
+                    write!(f, "{} {i} ({name})", if i == 0 { "" } else { "," })?;
+                }
+                Ok(())
+            }
+            Self::DeviceTooOld { device, found } => write!(
+                f,
+                "{device} has compute capability {found}, and the kernels were built for {} and \
+                 newer",
+                ptx::oldest()
+            ),
+            Self::PtxTooNew { ptx, driver } => write!(
+                f,
+                "the kernels are PTX {ptx}, which needs a driver for CUDA {}, and this driver is \
+                 for CUDA {driver}: update the driver",
+                ptx.needs()
+            ),
+            Self::Plan(error) => error.fmt(f),
+            Self::OutOfMemory { what, needed, free } => write!(
+                f,
+                "{what} needs {} ({needed} bytes) of device memory, and {} ({free} bytes) are free: \
+                 free some or take a smaller problem",
+                bytes(*needed),
+                bytes(*free)
+            ),
+            Self::Driver { operation, source } => {
+                write!(f, "{operation}: the driver said {source}")
+            }
+            Self::Execution { kernels, source } => write!(
+                f,
+                "a kernel failed: the driver said {source}. Launched since the last \
+                 synchronisation: {}. Set {}=1 to synchronise after each launch and see which",
+                kernels.join(", "),
+                crate::device::SYNC_VARIABLE
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Shape(error) => Some(error),
+            Self::Plan(error) => Some(error),
+            Self::Driver { source, .. } | Self::Execution { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<ShapeError> for Error {
+    fn from(error: ShapeError) -> Self {
+        Self::Shape(error)
+    }
+}
+
+impl From<PlanError> for Error {
+    fn from(error: PlanError) -> Self {
+        Self::Plan(error)
+    }
+}
+
+/// Says what was being done when the driver failed.
+pub(crate) trait During<T> {
+    fn during(self, operation: impl Into<String>) -> Result<T, Error>;
+}
+
+impl<T> During<T> for Result<T, CudaError> {
+    fn during(self, operation: impl Into<String>) -> Result<T, Error> {
+        self.map_err(|source| Error::Driver {
+            operation: operation.into(),
+            source,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_readable() {
+        assert_eq!(bytes(0), "0 bytes");
+        assert_eq!(bytes(1023), "1023 bytes");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(30_000_000_000), "27.9 GiB");
+    }
+
+    #[test]
+    fn an_unknown_variant_lists_the_known() {
+        let text = Error::UnknownVariant {
+            name: "tilde_16".into(),
+        }
+        .to_string();
+        for variant in kernels::gemm::all() {
+            assert!(text.contains(variant.name), "{text}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Launches, verifies and times the matrix multiplication kernels of
+//! [`kernels`] on NVIDIA GPUs.
+//!
+//! ```no_run
+//! use host::{Gpu, Matrix};
+//!
+//! fn main() -> Result<(), host::Error> {
+//!     let a = Matrix::random(320, 320, 1);
+//!     let b = Matrix::random(320, 640, 2);
+//!     let gpu = Gpu::new(0)?;
+//!     let c = gpu.multiply("tiled_32", &a, &b)?;
+//!     println!("{}×{}, first element {}", c.rows(), c.columns(), c.get(0, 0));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Shape
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`matrix`] | matrices on the host |
+//! | [`device`] | a GPU: its properties, its memory, its kernels |
+//! | [`launch`] | a variant made ready for one shape; the one place that launches |
+//! | [`timing`] | CUDA events around batches of launches |
+//! | [`cpu`] | the triple loop, and a fast CPU product |
+//! | [`verify`] | the float64 reference and the error bound |
+//! | [`cases`] | the shapes that every variant is tried on |
+//! | [`measure`] | verify, then time: what programs and benchmarks share |
+//! | [`ptx`] | the PTX that the build embedded |
+//! | [`report`] | tables for people |
+//! | [`error`] | what can go wrong |
+//!
+//! Everything but [`device`] and [`launch`] works without a GPU. Programs that
+//! link this crate start on machines without a CUDA driver; the first call that
+//! needs one returns [`Error::NoDriver`].
+
+// The driver's symbols, which cust refers to but nothing else would link.
+use find_cuda_helper as _;
+
+pub mod cases;
+pub mod cpu;
+pub mod device;
+pub mod error;
+pub mod launch;
+pub mod matrix;
+pub mod measure;
+pub mod ptx;
+pub mod report;
+pub mod timing;
+pub mod verify;
+
+pub use device::{DeviceMatrix, Gpu};
+pub use error::Error;
+pub use launch::Prepared;
+pub use matrix::Matrix;

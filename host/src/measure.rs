@@ -1,0 +1,276 @@
+//! Verify, then time: what the program and the benchmarks share.
+
+use crate::timing::{Repeated, median};
+use crate::verify::{Reference, Verdict};
+use crate::{DeviceMatrix, Error, Gpu, Matrix, Prepared, cpu};
+use kernels::gemm::{Shape, Variant};
+use kernels::launch::Dim3;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// The factors of a product on a GPU, with the reference for its result.
+pub struct Problem<'gpu> {
+    gpu: &'gpu Gpu,
+    shape: Shape,
+    a: DeviceMatrix<'gpu>,
+    b: DeviceMatrix<'gpu>,
+    c: DeviceMatrix<'gpu>,
+    reference: Reference,
+}
+
+impl<'gpu> Problem<'gpu> {
+    /// Copies two factors to a GPU and computes the reference.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InnerDimensions`] where the factors do not fit together,
+    /// [`Error::OutOfMemory`] where the device cannot hold them, or the
+    /// driver's.
+    pub fn new(gpu: &'gpu Gpu, a: &Matrix, b: &Matrix) -> Result<Self, Error> {
+        let shape = crate::matrix::product_shape((a.rows(), a.columns()), (b.rows(), b.columns()))?;
+        let (device_a, device_b) = (gpu.upload(a)?, gpu.upload(b)?);
+        let c = gpu.poisoned(a.rows(), b.columns())?;
+        let reference = Reference::new(gpu, (a, &device_a), (b, &device_b))?;
+        Ok(Self {
+            gpu,
+            shape,
+            a: device_a,
+            b: device_b,
+            c,
+            reference,
+        })
+    }
+
+    /// The product of random factors. The same seed gives the same factors.
+    ///
+    /// # Errors
+    ///
+    /// As [`Problem::new`].
+    pub fn random(gpu: &'gpu Gpu, shape: Shape, seed: u64) -> Result<Self, Error> {
+        let (a, b) = random_factors(shape, seed);
+        Self::new(gpu, &a, &b)
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Runs a variant once, into a C full of NaN, and compares the result.
+    ///
+    /// # Errors
+    ///
+    /// Those of the plan, the launch and the kernel. A wrong result is no
+    /// error here; the verdict says it.
+    pub fn verify(&mut self, variant: &Variant) -> Result<Verdict, Error> {
+        let prepared = self.gpu.prepare_variant(variant, self.shape)?;
+        self.verify_prepared(&prepared)
+    }
+
+    /// As [`verify`](Self::verify), with a variant that is ready.
+    ///
+    /// # Errors
+    ///
+    /// Those of the launch and the kernel.
+    pub fn verify_prepared(&mut self, prepared: &Prepared<'gpu>) -> Result<Verdict, Error> {
+        self.gpu.poison(&mut self.c)?;
+        prepared.launch(self.gpu.stream(), &self.a, &self.b, &mut self.c)?;
+        self.reference.check(&self.gpu.download(&self.c)?)
+    }
+
+    /// The product as something to time.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub fn repeated<'a>(
+        &'a mut self,
+        prepared: &'a Prepared<'gpu>,
+    ) -> Result<Repeated<'a, 'gpu>, Error> {
+        Repeated::new(self.gpu, prepared, &self.a, &self.b, &mut self.c)
+    }
+
+    /// Verifies a variant, then times it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the plan, the launches and the kernel.
+    pub fn measure(&mut self, variant: &Variant, effort: Effort) -> Result<Measurement, Error> {
+        let prepared = self.gpu.prepare_variant(variant, self.shape)?;
+        let verdict = self.verify_prepared(&prepared)?;
+        let block = prepared.plan().launches.last().map(|launch| launch.block());
+        let mut repeated = self.repeated(&prepared)?;
+        repeated.warm_up()?;
+        let launches = effort.launches(repeated.batch(1)?);
+        let samples = (0..effort.batches)
+            .map(|_| Ok(repeated.batch(launches)?.as_secs_f64() / launches as f64))
+            .collect::<Result<Vec<_>, Error>>()?;
+        Ok(Measurement {
+            name: variant.name.into(),
+            shape: self.shape,
+            seconds: median(&samples),
+            launches,
+            batches: effort.batches,
+            block,
+            verdict,
+        })
+    }
+}
+
+/// Random factors of a shape. The same seed gives the same factors.
+pub fn random_factors(shape: Shape, seed: u64) -> (Matrix, Matrix) {
+    let (m, n, k) = (shape.m() as usize, shape.n() as usize, shape.k() as usize);
+    (
+        Matrix::random(m, k, seed),
+        Matrix::random(k, n, seed.wrapping_add(1)),
+    )
+}
+
+/// How much to run for one figure.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Launches in a batch, or none to fit the batch into
+    /// [`batch_time`](Self::batch_time).
+    pub launches: Option<u64>,
+    /// The longest that a batch shall take, where the launches are not given.
+    pub batch_time: Duration,
+    /// Batches. The figure is their median.
+    pub batches: u32,
+}
+
+/// Launches between two events in NVIDIA's matrixMul sample, and here.
+pub const SAMPLE_LAUNCHES: u64 = 300;
+
+impl Effort {
+    /// One batch of a given number of launches, or of 300, fewer where they
+    /// would take more than a second.
+    pub fn one_batch(launches: Option<u64>) -> Self {
+        Self {
+            launches,
+            batch_time: Duration::from_secs(1),
+            batches: 1,
+        }
+    }
+
+    fn launches(&self, one: Duration) -> u64 {
+        self.launches.unwrap_or_else(|| {
+            let fitting = self.batch_time.as_secs_f64() / one.as_secs_f64().max(1e-9);
+            (fitting as u64).clamp(1, SAMPLE_LAUNCHES)
+        })
+    }
+}
+
+/// One figure.
+#[derive(Clone, Debug)]
+pub struct Measurement {
+    /// The variant, or `cpu` and the like.
+    pub name: String,
+    /// The shape.
+    pub shape: Shape,
+    /// Seconds for one product: the median over the batches.
+    pub seconds: f64,
+    /// Launches in a batch.
+    pub launches: u64,
+    /// Batches.
+    pub batches: u32,
+    /// Threads in a block of the last launch; none on the CPU and where nothing
+    /// was launched.
+    pub block: Option<Dim3>,
+    /// Whether the result was right.
+    pub verdict: Verdict,
+}
+
+impl Measurement {
+    /// Floating-point operations in a second: 2·M·N·K over the time.
+    pub fn flops_per_second(&self) -> f64 {
+        if self.shape.flops() == 0.0 {
+            0.0
+        } else {
+            self.shape.flops() / self.seconds
+        }
+    }
+}
+
+/// A product on the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Cpu {
+    /// [`cpu::triple_loop`].
+    TripleLoop,
+    /// [`cpu::gemm`].
+    Gemm,
+}
+
+impl Cpu {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::TripleLoop, Self::Gemm];
+
+    /// Its name in tables and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TripleLoop => "cpu",
+            Self::Gemm => "cpu_gemm",
+        }
+    }
+
+    /// What it is, in one line.
+    pub fn summary(self) -> &'static str {
+        match self {
+            Self::TripleLoop => "three nested loops on one core: the baseline",
+            Self::Gemm => "the `gemm` crate on all cores: what a CPU can do",
+        }
+    }
+
+    /// Computes A·B.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InnerDimensions`] where A's columns are not as many as B's
+    /// rows.
+    pub fn multiply(self, a: &Matrix, b: &Matrix) -> Result<Matrix, Error> {
+        match self {
+            Self::TripleLoop => cpu::triple_loop(a, b),
+            Self::Gemm => cpu::gemm(a, b),
+        }
+    }
+
+    /// Verifies and times it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InnerDimensions`] where A's columns are not as many as B's
+    /// rows.
+    pub fn measure(
+        self,
+        a: &Matrix,
+        b: &Matrix,
+        reference: &Reference,
+        effort: Effort,
+    ) -> Result<Measurement, Error> {
+        let timed = || -> Result<(Matrix, Duration), Error> {
+            let start = Instant::now();
+            let c = self.multiply(a, b)?;
+            Ok((c, start.elapsed()))
+        };
+        // The first run warms the caches and the thread pool.
+        let (c, first) = timed()?;
+        let verdict = reference.check(&c)?;
+        let launches = effort.launches(first);
+        let mut samples = Vec::new();
+        for _ in 0..effort.batches {
+            let start = Instant::now();
+            for _ in 0..launches {
+                std::hint::black_box(self.multiply(a, b)?);
+            }
+            samples.push(start.elapsed().as_secs_f64() / launches as f64);
+        }
+        Ok(Measurement {
+            name: self.name().into(),
+            shape: crate::matrix::product_shape((a.rows(), a.columns()), (b.rows(), b.columns()))?,
+            seconds: median(&samples),
+            launches,
+            batches: effort.batches,
+            block: None,
+            verdict,
+        })
+    }
+}

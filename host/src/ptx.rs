@@ -1,0 +1,198 @@
+//! The PTX that the build embedded, and which of it a device takes.
+
+use kernels::launch::ComputeCapability;
+use std::fmt;
+
+/// The kernels, compiled for one architecture.
+#[derive(Clone, Copy, Debug)]
+pub struct Ptx {
+    /// Its target, such as `sm_90a`.
+    pub architecture: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+/// Architecture and text of each file that the build script made.
+const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
+
+/// All embedded PTX, oldest architecture first.
+pub fn all() -> impl Iterator<Item = Ptx> {
+    EMBEDDED
+        .iter()
+        .map(|&(architecture, text)| Ptx { architecture, text })
+}
+
+/// The oldest compute capability that some embedded PTX runs on.
+pub(crate) fn oldest() -> ComputeCapability {
+    all()
+        .map(|ptx| ptx.target().0)
+        .min()
+        .unwrap_or(ComputeCapability::new(u32::MAX, 0))
+}
+
+/// The best embedded PTX that a device takes.
+///
+/// Plain PTX runs on its own architecture and every later one. PTX for an
+/// architecture's own features (`sm_90a`) runs on that one alone.
+pub fn best_for(device: ComputeCapability) -> Option<Ptx> {
+    all()
+        .filter(|ptx| ptx.runs_on(device))
+        .max_by_key(|ptx| ptx.target())
+}
+
+impl Ptx {
+    /// Its compute capability, and whether it uses features of that
+    /// architecture alone.
+    fn target(&self) -> (ComputeCapability, bool) {
+        let digits = self.architecture.trim_start_matches("sm_");
+        let specific = digits.ends_with('a');
+        let number: u32 = digits.trim_end_matches('a').parse().unwrap_or(u32::MAX);
+        (ComputeCapability::new(number / 10, number % 10), specific)
+    }
+
+    /// Whether a device takes it.
+    pub fn runs_on(&self, device: ComputeCapability) -> bool {
+        let (target, specific) = self.target();
+        if specific {
+            device == target
+        } else {
+            device >= target
+        }
+    }
+
+    /// The PTX version in its header.
+    pub fn version(&self) -> PtxVersion {
+        let version = self.text.lines().find_map(|line| {
+            let (major, minor) = line.strip_prefix(".version")?.trim().split_once('.')?;
+            Some(PtxVersion {
+                major: major.parse().ok()?,
+                minor: minor.parse().ok()?,
+            })
+        });
+        // The build parses the same line and refuses PTX without one.
+        version.unwrap_or(PtxVersion { major: 0, minor: 0 })
+    }
+
+    /// The names of its kernels.
+    pub fn entries(&self) -> impl Iterator<Item = &'static str> {
+        self.text
+            .lines()
+            .filter_map(|line| line.split_once(".entry "))
+            .map(|(_, rest)| rest.trim_end_matches('(').trim())
+    }
+}
+
+/// A version of the PTX language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PtxVersion {
+    /// 8 of 8.0.
+    pub major: u32,
+    /// 0 of 8.0.
+    pub minor: u32,
+}
+
+/// A version of CUDA, as a driver reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CudaVersion {
+    /// 12 of 12.4.
+    pub major: u32,
+    /// 4 of 12.4.
+    pub minor: u32,
+}
+
+/// PTX version, and the first CUDA version that takes it: major and minor of
+/// each. From the release history in NVIDIA's PTX ISA manual.
+const RELEASES: &[[u32; 4]] = &[
+    [6, 3, 10, 0],
+    [6, 4, 10, 1],
+    [6, 5, 10, 2],
+    [7, 0, 11, 0],
+    [7, 1, 11, 1],
+    [7, 2, 11, 2],
+    [7, 3, 11, 3],
+    [7, 4, 11, 4],
+    [7, 5, 11, 5],
+    [7, 6, 11, 6],
+    [7, 7, 11, 7],
+    [7, 8, 11, 8],
+    [8, 0, 12, 0],
+    [8, 1, 12, 1],
+    [8, 2, 12, 2],
+    [8, 3, 12, 3],
+    [8, 4, 12, 4],
+    [8, 5, 12, 5],
+    [8, 6, 12, 7],
+    [8, 7, 12, 8],
+    [8, 8, 12, 9],
+    [9, 0, 13, 0],
+];
+
+impl PtxVersion {
+    /// The first CUDA version whose driver takes it.
+    pub fn needs(self) -> CudaVersion {
+        // A version newer than the table asks for more than its last row.
+        let needs = RELEASES
+            .iter()
+            .find(|row| (row[0], row[1]) >= (self.major, self.minor))
+            .map_or((13, 1), |row| (row[2], row[3]));
+        CudaVersion {
+            major: needs.0,
+            minor: needs.1,
+        }
+    }
+}
+
+impl CudaVersion {
+    /// From the number that `cuDriverGetVersion` gives: 1000·major + 10·minor.
+    pub fn from_driver(number: i32) -> Self {
+        let number = u32::try_from(number).unwrap_or(0);
+        Self {
+            major: number / 1000,
+            minor: number % 1000 / 10,
+        }
+    }
+}
+
+impl fmt::Display for PtxVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn best(major: u32, minor: u32) -> Option<&'static str> {
+        best_for(ComputeCapability::new(major, minor)).map(|ptx| ptx.architecture)
+    }
+
+    #[test]
+    fn each_device_gets_the_best_ptx_it_takes() {
+        assert_eq!(best(7, 0), None);
+        assert_eq!(best(7, 5), Some("sm_75"));
+        assert_eq!(best(8, 0), Some("sm_80"));
+        assert_eq!(best(8, 9), Some("sm_80"));
+        assert_eq!(best(9, 0), Some("sm_90a"));
+        assert_eq!(best(10, 0), Some("sm_80"));
+        assert_eq!(best(12, 0), Some("sm_80"));
+    }
+
+    #[test]
+    fn versions_are_known() {
+        for ptx in all() {
+            assert!(ptx.version().major >= 6, "{}", ptx.architecture);
+        }
+        let needs = |major, minor| PtxVersion { major, minor }.needs().to_string();
+        assert_eq!(needs(6, 3), "10.0");
+        assert_eq!(needs(8, 0), "12.0");
+        assert_eq!(CudaVersion::from_driver(12040).to_string(), "12.4");
+        assert!(CudaVersion::from_driver(13000) > CudaVersion::from_driver(12090));
+    }
+}

@@ -1,0 +1,83 @@
+//! Tables for people.
+
+/// A table with a heading, its columns aligned: those whose cells all start
+/// with a digit to the right, the others to the left.
+pub fn table<const N: usize>(heading: &[&str; N], rows: &[[String; N]]) -> String {
+    let numeric = |column: usize| {
+        rows.iter().all(|row| {
+            row[column].is_empty() || row[column].starts_with(|c: char| c.is_ascii_digit())
+        })
+    };
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .chain([heading[column].chars().count()])
+            .max()
+            .unwrap_or(0)
+    };
+    let columns: [_; N] = std::array::from_fn(|column| (width(column), numeric(column)));
+    let line = |cells: [&str; N]| {
+        let mut line = String::new();
+        for (cell, (width, numeric)) in cells.iter().zip(columns) {
+            if !line.is_empty() {
+                line.push_str("  ");
+            }
+            if numeric {
+                line += &format!("{cell:>width$}");
+            } else {
+                line += &format!("{cell:<width$}");
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line.push('\n');
+        line
+    };
+    let mut text = line(*heading);
+    for row in rows {
+        text += &line(std::array::from_fn(|column| row[column].as_str()));
+    }
+    text
+}
+
+/// A time in the unit that suits it, with four figures.
+pub fn time(seconds: f64) -> String {
+    let (value, unit) = if seconds >= 1.0 {
+        (seconds, "s")
+    } else if seconds >= 1e-3 {
+        (seconds * 1e3, "ms")
+    } else {
+        (seconds * 1e6, "µs")
+    };
+    let digits = (3 - value.max(1.0).log10() as i32).max(0) as usize;
+    format!("{value:.digits$} {unit}")
+}
+
+/// A rate in GFLOP/s, with four figures.
+pub fn gflops(flops_per_second: f64) -> String {
+    let value = flops_per_second / 1e9;
+    let digits = (3 - value.max(1.0).log10() as i32).clamp(0, 3) as usize;
+    format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [["cpu".into(), "12".into()], ["tiled_16".into(), "3".into()]];
+        let expected = "name      figure\ncpu           12\ntiled_16       3\n";
+        assert_eq!(table(&["name", "figure"], &rows), expected);
+    }
+
+    #[test]
+    fn figures_have_four_digits() {
+        assert_eq!(time(1.23456), "1.235 s");
+        assert_eq!(time(0.0123456), "12.35 ms");
+        assert_eq!(time(0.000_123_456), "123.5 µs");
+        assert_eq!(time(0.0), "0.000 µs");
+        assert_eq!(gflops(8.123_456e12), "8123");
+        assert_eq!(gflops(1.5e9), "1.500");
+        assert_eq!(gflops(0.0), "0.000");
+    }
+}

@@ -1,0 +1,251 @@
+//! Every variant on a GPU, over every case, through one harness.
+
+mod common;
+
+use host::cases::{self, Case};
+use host::measure::Problem;
+use host::verify::Reference;
+use host::{Error, Gpu, Matrix, ptx};
+use kernels::gemm::{self, Shape, Variant};
+use kernels::launch::Plan;
+
+fn check_all(gpu: &Gpu, cases: impl IntoIterator<Item = Case>) {
+    let mut failures = Vec::new();
+    for case in cases {
+        let (a, b) = case.factors(7);
+        let mut problem = Problem::new(gpu, &a, &b).unwrap();
+        for variant in gemm::all() {
+            let verdict = problem.verify(variant).unwrap();
+            if !verdict.passed() {
+                failures.push(format!(
+                    "{} at {} ({}): {verdict}",
+                    variant.name,
+                    case.shape(),
+                    case.catches
+                ));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn every_variant_is_right_on_every_case() {
+    let Some(gpu) = common::gpu() else { return };
+    check_all(&gpu, cases::SMALL.iter().chain(cases::LARGE).copied());
+}
+
+#[test]
+fn every_variant_is_right_on_random_shapes() {
+    let Some(gpu) = common::gpu() else { return };
+    check_all(&gpu, cases::random(60, 400, 11));
+}
+
+#[test]
+fn every_ptx_that_the_device_takes_is_right() {
+    let Some(gpu) = common::gpu() else { return };
+    let capability = gpu.info().limits.compute_capability;
+    for ptx in ptx::all().filter(|ptx| ptx.runs_on(capability)) {
+        let gpu = Gpu::with_ptx(0, |_| Some(ptx)).unwrap();
+        assert_eq!(gpu.ptx().architecture, ptx.architecture);
+        check_all(&gpu, cases::SMALL.iter().copied());
+    }
+}
+
+/// C for each variant, from factors given as functions of the index.
+fn products(gpu: &Gpu, a: &Matrix, b: &Matrix) -> Vec<(&'static str, Matrix)> {
+    gemm::all()
+        .map(|variant| (variant.name, gpu.multiply(variant.name, a, b).unwrap()))
+        .collect()
+}
+
+#[test]
+fn index_coded_results_are_exact() {
+    let Some(gpu) = common::gpu() else { return };
+    for (m, n, k) in [(2, 3, 4), (33, 65, 129), (256, 128, 256)] {
+        let (a, b) = (Matrix::index_coded(m, k, 1), Matrix::index_coded(k, n, 2));
+        let expected = host::cpu::triple_loop(&a, &b).unwrap();
+        for (name, c) in products(&gpu, &a, &b) {
+            assert_eq!(c.data(), expected.data(), "{name} at {m}×{n}×{k}");
+        }
+    }
+}
+
+#[test]
+fn one_by_one_is_exact() {
+    let Some(gpu) = common::gpu() else { return };
+    let a = Matrix::new(1, 1, vec![1024.5]).unwrap();
+    let b = Matrix::new(1, 1, vec![1.0]).unwrap();
+    for (name, c) in products(&gpu, &a, &b) {
+        assert_eq!(c.get(0, 0), 1024.5, "{name}");
+    }
+}
+
+#[test]
+fn infinity_and_nan_propagate() {
+    let Some(gpu) = common::gpu() else { return };
+    // A[0, 1] is infinite and meets B[1, 0] = 0: NaN. B[1, 1] = 1: infinity.
+    let a = Matrix::new(2, 3, vec![1.0, f32::INFINITY, 2.0, 1.0, f32::NAN, 0.0]).unwrap();
+    let b = Matrix::new(3, 2, vec![1.0, 1.0, 0.0, 1.0, 1.0, 1.0]).unwrap();
+    for (name, c) in products(&gpu, &a, &b) {
+        assert!(c.get(0, 0).is_nan(), "{name}: {}", c.get(0, 0));
+        assert_eq!(c.get(0, 1), f32::INFINITY, "{name}");
+        assert!(c.get(1, 0).is_nan() && c.get(1, 1).is_nan(), "{name}");
+    }
+}
+
+#[test]
+fn subnormals_are_kept() {
+    let Some(gpu) = common::gpu() else { return };
+    let least = f32::from_bits(1);
+    let a = Matrix::from_fn(3, 2, |i, j| least * (1 + 2 * i + j) as f32);
+    let b = Matrix::from_fn(2, 3, |i, j| (1 + i + j) as f32);
+    let expected = host::cpu::triple_loop(&a, &b).unwrap();
+    assert!(expected.data().iter().all(|x| *x > 0.0 && x.is_subnormal()));
+    for (name, c) in products(&gpu, &a, &b) {
+        assert_eq!(c.data(), expected.data(), "{name}");
+    }
+}
+
+#[test]
+fn results_repeat_bit_for_bit() {
+    let Some(gpu) = common::gpu() else { return };
+    let (a, b) = (Matrix::random(200, 300, 1), Matrix::random(300, 250, 2));
+    let first = products(&gpu, &a, &b);
+    for _ in 0..3 {
+        for ((name, x), (_, y)) in first.iter().zip(products(&gpu, &a, &b)) {
+            assert_eq!(x.data(), y.data(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_reference_on_the_gpu_equals_the_cpus() {
+    let Some(gpu) = common::gpu() else { return };
+    for (m, n, k) in [
+        (1, 1, 1),
+        (35, 79, 19),
+        (130, 70, 500),
+        (4, 4, 0),
+        (0, 4, 4),
+    ] {
+        let (a, b) = (Matrix::random(m, k, 1), Matrix::random(k, n, 2));
+        let cpu = Reference::on_cpu(&a, &b).unwrap();
+        let on_gpu = Reference::on_gpu(&gpu, &gpu.upload(&a).unwrap(), &gpu.upload(&b).unwrap());
+        let on_gpu = on_gpu.unwrap();
+        for (x, y) in [
+            (cpu.product(), on_gpu.product()),
+            (cpu.magnitude(), on_gpu.magnitude()),
+        ] {
+            assert_eq!(x.len(), y.len());
+            for ((x, y), size) in x.iter().zip(y).zip(cpu.magnitude()) {
+                assert!(
+                    (x - y).abs() <= 1e-15 * (k as f64).sqrt() * 8.0 * size,
+                    "{x} {y}"
+                );
+            }
+        }
+    }
+}
+
+/// A kernel's plan with more shared memory than a block gets without asking.
+static GREEDY: Variant = Variant {
+    name: "greedy",
+    summary: "tiled_16 with dynamic shared memory that it does not use",
+    plan: |shape, limits| {
+        let tiled = gemm::find("tiled_16").unwrap().plan(shape, limits)?;
+        let launches = tiled
+            .launches
+            .into_iter()
+            .map(|launch| launch.dynamic_shared(GREEDY_BYTES.get()))
+            .collect();
+        Ok(Plan {
+            workspace_bytes: 0,
+            launches,
+        })
+    },
+    source: file!(),
+    input: gemm::ElementType::F32,
+    accumulator: gemm::ElementType::F32,
+    output: gemm::ElementType::F32,
+    min_compute_capability: kernels::launch::ComputeCapability::new(7, 5),
+    entries: &[],
+};
+
+thread_local! {
+    static GREEDY_BYTES: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+#[test]
+fn shared_memory_beyond_48_kib_is_opted_in() {
+    let Some(gpu) = common::gpu() else { return };
+    let limit = gpu.info().limits.max_shared_bytes_per_block;
+    let (a, b) = (Matrix::random(40, 50, 1), Matrix::random(50, 60, 2));
+    let mut problem = Problem::new(&gpu, &a, &b).unwrap();
+    let static_bytes = 2 * 16 * 16 * 4;
+    for bytes in [49_152 - static_bytes, 49_152, 49_156, limit - static_bytes] {
+        GREEDY_BYTES.set(bytes);
+        let verdict = problem.verify(&GREEDY).unwrap();
+        assert!(verdict.passed(), "{bytes} bytes: {verdict}");
+    }
+    GREEDY_BYTES.set(limit);
+    let error = problem.verify(&GREEDY).unwrap_err();
+    assert!(matches!(error, Error::Plan(_)), "{error}");
+    assert!(error.to_string().contains("shared memory"), "{error}");
+}
+
+#[test]
+fn too_little_memory_says_how_much() {
+    let Some(gpu) = common::gpu() else { return };
+    let rows = usize::try_from(gpu.info().memory_bytes / 4 / 50_000).unwrap() + 1;
+    let Err(error) = gpu.poisoned(rows, 50_000) else {
+        panic!("a matrix as large as the device's memory was allocated");
+    };
+    let Error::OutOfMemory { needed, free, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(needed, rows as u64 * 50_000 * 4);
+    assert!(free > 0 && free < needed);
+}
+
+#[test]
+fn a_device_that_is_not_there_is_an_error() {
+    let Some(gpu) = common::gpu() else { return };
+    let Err(Error::NoSuchDevice { asked, devices }) = Gpu::new(1000) else {
+        panic!("device 1000 was opened");
+    };
+    assert_eq!(asked, 1000);
+    assert!(devices.contains(&gpu.info().name));
+}
+
+#[test]
+fn a_matrix_of_another_shape_is_refused() {
+    let Some(gpu) = common::gpu() else { return };
+    let prepared = gpu
+        .prepare("tiled_16", Shape::new(4, 5, 6).unwrap())
+        .unwrap();
+    let a = gpu.upload(&Matrix::zeros(4, 6)).unwrap();
+    let b = gpu.upload(&Matrix::zeros(5, 6)).unwrap();
+    let mut c = gpu.poisoned(4, 5).unwrap();
+    let error = prepared.launch(gpu.stream(), &a, &b, &mut c).unwrap_err();
+    assert!(error.to_string().starts_with("B is 5×6"), "{error}");
+    let error = gpu
+        .multiply("tiled_16", &Matrix::zeros(4, 6), &Matrix::zeros(5, 6))
+        .unwrap_err();
+    assert!(matches!(error, Error::InnerDimensions { .. }), "{error}");
+}
+
+#[test]
+fn a_batch_takes_as_long_as_its_launches() {
+    let Some(gpu) = common::gpu() else { return };
+    let shape = Shape::new(1024, 1024, 1024).unwrap();
+    let mut problem = Problem::random(&gpu, shape, 1).unwrap();
+    let prepared = gpu.prepare("tiled_16", shape).unwrap();
+    let mut repeated = problem.repeated(&prepared).unwrap();
+    repeated.warm_up().unwrap();
+    // Ten times the work takes about ten times as long: the kernels are timed,
+    // not their launches.
+    let few = repeated.batch(10).unwrap().as_secs_f64();
+    let many = repeated.batch(100).unwrap().as_secs_f64();
+    assert!((5.0..20.0).contains(&(many / few)), "{few} {many}");
+}

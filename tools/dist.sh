@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Makes dist/, a folder that runs on a GPU machine without Rust: the program, the benchmark, the
+# tests that use a GPU, the PTX, and a `run` script.
+set -eu
+cd "$(dirname "$0")/.."
+
+cargo=${CARGO:-cargo}
+out=${DIST:-dist}
+
+# The executables that cargo's JSON messages on stdin name, as `target-name path` lines.
+executables() {
+    sed -n 's/.*"target":{[^}]*"name":"\([^"]*\)".*"executable":"\([^"]*\)".*/\1 \2/p'
+}
+
+rm -rf "$out"
+mkdir -p "$out/ptx" "$out/tests"
+
+"$cargo" build --release --package host --message-format=json-render-diagnostics |
+    executables | while read -r name path; do cp "$path" "$out/$name"; done
+"$cargo" bench --package benches --no-run --message-format=json-render-diagnostics |
+    executables | while read -r name path; do cp "$path" "$out/bench_$name"; done
+"$cargo" test --release --package host --test '*' --no-run --message-format=json-render-diagnostics |
+    executables | while read -r name path; do
+        # Integration tests alone: the program itself is listed as well.
+        case $path in */deps/*) cp "$path" "$out/tests/$name" ;; esac
+    done
+cp target/ptx/*.ptx "$out/ptx/"
+# Most of an executable is names for a debugger.
+strip --strip-debug "$out/matmul" "$out"/bench_* "$out"/tests/* 2>/dev/null || true
+
+cat > "$out/run" <<'SCRIPT'
+#!/usr/bin/env bash
+# run test: the tests that use a GPU. run bench: the benchmarks. run COMMAND …: the matmul program.
+set -eu
+cd "$(dirname "$0")"
+case ${1:-help} in
+    test)
+        shift
+        # The registry looks at the sources, which are not here.
+        for test in tests/*; do
+            [ "$test" = tests/registry ] || REQUIRE_GPU=1 "$test" "$@"
+        done
+        ;;
+    bench) shift; ./bench_gemm --bench "$@" ;;
+    help) echo "usage: run test | run bench | run COMMAND …"; ./matmul --help ;;
+    *) ./matmul "$@" ;;
+esac
+SCRIPT
+chmod +x "$out/run"
+du -sh "$out" | sed 's/\t.*/ in dist/'
