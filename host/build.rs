@@ -1,20 +1,50 @@
 //! Compiles the kernels to PTX and embeds it; see [`ptx_builder`].
 
-use ptx_builder::{Builder, Directives};
+use kernels::launch::{ParameterKind, Target};
+use ptx_builder::{Architecture, Builder, Directives};
 use std::{env, path::PathBuf, process::ExitCode};
 
 fn main() -> ExitCode {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    let directives = kernels::entries().into_iter().map(|entry| {
-        let bounds = Directives {
+    let architecture = |name: &str| match Architecture::parse(name) {
+        Ok(architecture) => Some(architecture),
+        Err(error) => {
+            eprintln!("error: {error}");
+            None
+        }
+    };
+    let mut directives = Vec::new();
+    for entry in kernels::entries() {
+        let needs = match entry.needs {
+            Target::BASELINE => None,
+            target => match architecture(&target.to_string()) {
+                None => return ExitCode::FAILURE,
+                known => known,
+            },
+        };
+        let own = Directives {
             max_threads: Some(entry.launch_bounds.max_threads),
             min_blocks: entry.launch_bounds.min_blocks,
+            tensor_maps: entry
+                .parameters
+                .iter()
+                .any(|parameter| parameter.kind == ParameterKind::TensorMap),
+            needs,
             ..Directives::default()
         };
-        (entry.name.to_owned(), bounds)
-    });
+        directives.push((entry.name.to_owned(), own));
+    }
+    let Some(ampere) = architecture("sm_80") else {
+        return ExitCode::FAILURE;
+    };
     let builder = Builder::new("../kernels")
-        .architectures(&["sm_75", "sm_80", "sm_90a"])
+        .architectures(&["sm_75"])
+        // Waiting on a barrier in shared memory came with PTX 7.1.
+        .architecture(ampere.with_ptx(7, 1))
+        .architectures(&["sm_90a"])
+        // Register tiles are arrays, and every loop over one must unroll
+        // whole: an index at run time would put the array into memory.
+        .rustc_argument("-Cllvm-args=-unroll-threshold=20000")
         .directives(directives)
         .line_tables(true)
         .target_folder(ptx_builder::target_folder(&out));

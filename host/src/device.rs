@@ -11,7 +11,7 @@ use cust::memory::{CopyDestination, DeviceBuffer, DeviceCopy, LockedBuffer};
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use kernels::gemm::{Shape, Variant};
-use kernels::launch::{ComputeCapability, DeviceLimits};
+use kernels::launch::{ComputeCapability, DeviceLimits, Target};
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
@@ -44,6 +44,14 @@ pub struct DeviceInfo {
 
 impl DeviceInfo {
     fn read(ordinal: u32, device: Device) -> Result<Self, Error> {
+        let mut info = Self::read_properties(ordinal, device)?;
+        if let Some(ptx) = ptx::best_for(info.limits.compute_capability) {
+            info.limits.code = ptx.target();
+        }
+        Ok(info)
+    }
+
+    fn read_properties(ordinal: u32, device: Device) -> Result<Self, Error> {
         let name = device.name().during("reading a device's name")?;
         let attribute = |attribute| -> Result<u32, Error> {
             let value = device
@@ -58,6 +66,7 @@ impl DeviceInfo {
                     attribute(DeviceAttribute::ComputeCapabilityMajor)?,
                     attribute(DeviceAttribute::ComputeCapabilityMinor)?,
                 ),
+                code: Target::BASELINE,
                 multiprocessors: attribute(DeviceAttribute::MultiprocessorCount)?,
                 max_threads_per_block: attribute(DeviceAttribute::MaxThreadsPerBlock)?,
                 max_shared_bytes_per_block: launch::max_shared_bytes(device)
@@ -203,13 +212,14 @@ impl Gpu {
                 devices: devices.into_iter().map(|device| device.name).collect(),
             });
         }
-        let info = devices.swap_remove(ordinal as usize);
+        let mut info = devices.swap_remove(ordinal as usize);
         let Some(ptx) = choose(info.limits.compute_capability) else {
             return Err(Error::DeviceTooOld {
                 device: info.name,
                 found: info.limits.compute_capability,
             });
         };
+        info.limits.code = ptx.target();
         let driver = driver_version()?;
         if ptx.version().needs() > driver {
             return Err(Error::PtxTooNew {

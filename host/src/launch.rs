@@ -2,6 +2,7 @@
 
 use crate::device::{DeviceMatrix, Gpu};
 use crate::error::{During, Error};
+use crate::tensor_map::TensorMap;
 use cust::device::Device;
 use cust::error::{CudaError, CudaResult};
 use cust::function::Function;
@@ -156,8 +157,9 @@ impl<'gpu> Prepared<'gpu> {
     unsafe fn launch_at(&self, stream: &Stream, addresses: Addresses) -> Result<(), Error> {
         self.gpu.enter()?;
         for (launch, function) in self.plan.launches.iter().zip(&self.functions) {
+            let values = values(launch, addresses)?;
             // SAFETY: the caller's promise, for each launch of the plan.
-            unsafe { launch_one(stream, function, launch, addresses) }
+            unsafe { launch_one(stream, function, launch, values) }
                 .during(format!("launching {}", launch.entry().name))?;
             self.gpu.launched(launch.entry().name)?;
         }
@@ -178,34 +180,51 @@ fn check(name: &'static str, matrix: &DeviceMatrix, expected: (usize, usize)) ->
     }
 }
 
+/// The value of a kernel's parameter, where the driver can read it.
+enum Value {
+    /// A pointer or a number. The driver reads as many bytes as the parameter
+    /// has, 4 or 8, and the machine is little-endian.
+    Plain(u64),
+    TensorMap(TensorMap),
+}
+
+fn values(launch: &Launch, addresses: Addresses) -> Result<Vec<Value>, Error> {
+    launch
+        .arguments()
+        .iter()
+        .map(|argument| {
+            Ok(match argument {
+                Argument::Pointer(buffer) => Value::Plain(addresses.of(*buffer)),
+                Argument::U32(value) => Value::Plain((*value).into()),
+                Argument::F32(value) => Value::Plain(value.to_bits().into()),
+                Argument::TensorMap(spec) => {
+                    Value::TensorMap(TensorMap::encode(spec, addresses.of(spec.buffer))?)
+                }
+                // A kind of argument that this host does not know cannot come
+                // from this workspace's kernels.
+                _ => unreachable!("an argument of an unknown kind"),
+            })
+        })
+        .collect()
+}
+
 /// # Safety
 ///
-/// - `function` is the launch's kernel.
-/// - The addresses fit the launch's arguments and stay valid until the stream
-///   has passed it.
+/// - `function` is the launch's kernel, and `values` are its arguments.
+/// - The addresses among them stay valid until the stream has passed the
+///   launch.
 unsafe fn launch_one(
     stream: &Stream,
     function: &Function,
     launch: &Launch,
-    addresses: Addresses,
+    mut values: Vec<Value>,
 ) -> CudaResult<()> {
-    // The driver reads as many bytes of each value as the parameter has. All
-    // are 4 or 8 bytes long, and the machine is little-endian.
-    let mut values: Vec<u64> = launch
-        .arguments()
-        .iter()
-        .map(|argument| match *argument {
-            Argument::Pointer(buffer) => addresses.of(buffer),
-            Argument::U32(value) => value.into(),
-            Argument::F32(value) => value.to_bits().into(),
-            // A kind of argument that this host does not know cannot come from
-            // this workspace's kernels.
-            _ => unreachable!("an argument of an unknown kind"),
-        })
-        .collect();
     let pointers: Vec<*mut c_void> = values
         .iter_mut()
-        .map(|value| std::ptr::from_mut(value).cast())
+        .map(|value| match value {
+            Value::Plain(value) => std::ptr::from_mut(value).cast(),
+            Value::TensorMap(map) => std::ptr::from_mut(map).cast(),
+        })
         .collect();
     let (grid, block) = (launch.grid(), launch.block());
     // SAFETY: the arguments were made by the kernel's own `launch` function, so

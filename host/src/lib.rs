@@ -46,6 +46,7 @@ pub mod matrix;
 pub mod measure;
 pub mod ptx;
 pub mod report;
+mod tensor_map;
 pub mod timing;
 pub mod verify;
 

@@ -1,6 +1,6 @@
 //! The PTX that the build embedded, and which of it a device takes.
 
-use kernels::launch::ComputeCapability;
+use kernels::launch::{ComputeCapability, Target};
 use std::fmt;
 
 /// The kernels, compiled for one architecture.
@@ -25,7 +25,7 @@ pub fn all() -> impl Iterator<Item = Ptx> {
 /// The oldest compute capability that some embedded PTX runs on.
 pub(crate) fn oldest() -> ComputeCapability {
     all()
-        .map(|ptx| ptx.target().0)
+        .map(|ptx| ptx.target().capability)
         .min()
         .unwrap_or(ComputeCapability::new(u32::MAX, 0))
 }
@@ -41,23 +41,14 @@ pub fn best_for(device: ComputeCapability) -> Option<Ptx> {
 }
 
 impl Ptx {
-    /// Its compute capability, and whether it uses features of that
-    /// architecture alone.
-    fn target(&self) -> (ComputeCapability, bool) {
-        let digits = self.architecture.trim_start_matches("sm_");
-        let specific = digits.ends_with('a');
-        let number: u32 = digits.trim_end_matches('a').parse().unwrap_or(u32::MAX);
-        (ComputeCapability::new(number / 10, number % 10), specific)
+    /// Its target.
+    pub fn target(&self) -> Target {
+        Target::parse(self.architecture)
     }
 
     /// Whether a device takes it.
     pub fn runs_on(&self, device: ComputeCapability) -> bool {
-        let (target, specific) = self.target();
-        if specific {
-            device == target
-        } else {
-            device >= target
-        }
+        self.target().runs_on(device)
     }
 
     /// The PTX version in its header.

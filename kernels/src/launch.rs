@@ -1,6 +1,6 @@
 //! What the host knows of a kernel and of a launch. Not part of the device code.
 
-use crate::gpu::{Element, Global, GlobalMut};
+use crate::gpu::{Element, Global, GlobalMut, TensorMap};
 use core::fmt;
 use std::vec::Vec;
 
@@ -75,12 +75,33 @@ pub enum Buffer {
     Workspace(u64),
 }
 
+/// A row-major matrix that the copy engine cuts boxes out of.
+///
+/// The host makes a hardware descriptor of it, the tensor map that
+/// [`TensorMap`](crate::gpu::TensorMap) names in a kernel. The hardware asks
+/// for rows of a multiple of 16 bytes, at an address that is one too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorMapSpec {
+    /// Where the matrix starts. Its elements are `f32`.
+    pub buffer: Buffer,
+    /// Rows of the matrix.
+    pub rows: u32,
+    /// Columns of the matrix.
+    pub columns: u32,
+    /// Rows of a box, at most 256.
+    pub box_rows: u32,
+    /// Columns of a box, at most 256 and a multiple of four.
+    pub box_columns: u32,
+}
+
 /// One argument of a launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Argument {
     /// The address of a buffer.
     Pointer(Buffer),
+    /// A matrix for the copy engine.
+    TensorMap(TensorMapSpec),
     /// A number.
     U32(u32),
     /// A number.
@@ -95,6 +116,8 @@ pub enum ParameterKind {
     Pointer,
     /// A pointer to elements that the kernel writes.
     PointerMut,
+    /// A tensor map of 128 bytes, passed by value.
+    TensorMap,
     /// A `u32`.
     U32,
     /// An `f32`.
@@ -148,6 +171,20 @@ macro_rules! pointer_parameter {
 pointer_parameter! {
     Global, Pointer;
     GlobalMut, PointerMut;
+}
+
+impl Parameter for TensorMap {
+    type Argument = TensorMapSpec;
+    const KIND: ParameterKind = ParameterKind::TensorMap;
+    fn argument(argument: TensorMapSpec) -> Argument {
+        Argument::TensorMap(argument)
+    }
+    fn from_argument(argument: Option<&Argument>, address: &dyn Fn(Buffer) -> u64) -> Self {
+        let Some(&Argument::TensorMap(spec)) = argument else {
+            panic!("expected a tensor map, found {argument:?}");
+        };
+        Self::new(spec, address(spec.buffer))
+    }
 }
 
 macro_rules! number_parameter {
@@ -213,6 +250,77 @@ impl LaunchBounds {
     }
 }
 
+/// What device code is compiled for, such as `sm_80` or `sm_90a`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Target {
+    /// The architecture's compute capability.
+    pub capability: ComputeCapability,
+    /// Whether it uses features that no other architecture has: the `a` of
+    /// `sm_90a`. Such code runs on that architecture alone.
+    pub specific: bool,
+}
+
+impl Target {
+    /// The oldest target that the kernels are compiled for. Every other has its
+    /// features.
+    pub const BASELINE: Self = Self::parse("sm_75");
+
+    /// Reads a name such as `sm_80` or `sm_90a`.
+    ///
+    /// # Panics
+    ///
+    /// Where the name is none, at compile time for a constant.
+    pub const fn parse(name: &str) -> Self {
+        let name = name.as_bytes();
+        assert!(
+            name.len() > 4 && name[0] == b's' && name[1] == b'm' && name[2] == b'_',
+            "the name of a target starts with `sm_`"
+        );
+        let specific = name[name.len() - 1] == b'a';
+        let end = if specific { name.len() - 1 } else { name.len() };
+        let mut number = 0;
+        let mut i = 3;
+        while i < end {
+            assert!(name[i].is_ascii_digit(), "a target has a number");
+            number = number * 10 + (name[i] - b'0') as u32;
+            i += 1;
+        }
+        Self {
+            capability: ComputeCapability::new(number / 10, number % 10),
+            specific,
+        }
+    }
+
+    /// Whether code for this target has the features of `needed`.
+    ///
+    /// Those of a plain architecture stay in every later one; those of `sm_90a`
+    /// exist there alone.
+    pub fn has(self, needed: Self) -> bool {
+        if needed.specific {
+            self == needed
+        } else {
+            self.capability >= needed.capability
+        }
+    }
+
+    /// Whether a device runs code for this target.
+    pub fn runs_on(self, device: ComputeCapability) -> bool {
+        if self.specific {
+            device == self.capability
+        } else {
+            device >= self.capability
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let suffix = if self.specific { "a" } else { "" };
+        let ComputeCapability { major, minor } = self.capability;
+        write!(f, "sm_{major}{minor}{suffix}")
+    }
+}
+
 /// A kernel as the host sees it.
 pub struct Entry {
     /// The name of its entry in the PTX.
@@ -223,6 +331,11 @@ pub struct Entry {
     pub launch_bounds: LaunchBounds,
     /// Shared memory that a block declares, in bytes.
     pub static_shared_bytes: u32,
+    /// Shared memory that every launch gives a block beside that, in bytes.
+    pub dynamic_shared_bytes: u32,
+    /// The target whose features it uses. Code for a target without them lacks
+    /// the kernel.
+    pub needs: Target,
     /// Runs one thread of it on the CPU; see [`Entry::run_thread`].
     #[doc(hidden)]
     pub run: unsafe fn(&[Argument], &dyn Fn(Buffer) -> u64),
@@ -256,6 +369,8 @@ impl fmt::Debug for Entry {
             .field("parameters", &self.parameters)
             .field("launch_bounds", &self.launch_bounds)
             .field("static_shared_bytes", &self.static_shared_bytes)
+            .field("dynamic_shared_bytes", &self.dynamic_shared_bytes)
+            .field("needs", &self.needs)
             .finish_non_exhaustive()
     }
 }
@@ -280,15 +395,16 @@ impl Launch {
             entry,
             grid,
             block,
-            dynamic_shared_bytes: 0,
+            dynamic_shared_bytes: entry.dynamic_shared_bytes,
             arguments,
         }
     }
 
-    /// The same launch with `bytes` of dynamic shared memory for each block.
+    /// The same launch with `bytes` of dynamic shared memory for each block, or
+    /// with what the kernel declares, where that is more.
     #[must_use]
     pub fn dynamic_shared(mut self, bytes: u32) -> Self {
-        self.dynamic_shared_bytes = bytes;
+        self.dynamic_shared_bytes = bytes.max(self.entry.dynamic_shared_bytes);
         self
     }
 
@@ -307,7 +423,7 @@ impl Launch {
         self.block
     }
 
-    /// Shared memory of a block beyond what the kernel declares, in bytes.
+    /// Shared memory of a block that the launch gives it, in bytes.
     pub fn dynamic_shared_bytes(&self) -> u32 {
         self.dynamic_shared_bytes
     }
@@ -357,6 +473,9 @@ impl Plan {
 pub struct DeviceLimits {
     /// Compute capability, such as 9.0.
     pub compute_capability: ComputeCapability,
+    /// The target of the code that is loaded on it. Older than the device where
+    /// there is no code for its own architecture.
+    pub code: Target,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
     /// The most threads a block may have.
@@ -400,6 +519,15 @@ pub enum PlanError {
         /// The device's.
         found: ComputeCapability,
     },
+    /// The code that is loaded on the device lacks a kernel.
+    Code {
+        /// The kernel.
+        kernel: &'static str,
+        /// The target that the kernel needs.
+        needed: Target,
+        /// The target of the code.
+        found: Target,
+    },
     /// A launch breaks one of the device's limits.
     Limit {
         /// The kernel.
@@ -425,6 +553,15 @@ impl fmt::Display for PlanError {
                 "{variant} needs compute capability {needed} or newer, and the device has {found}; \
                  choose another variant (`matmul list` shows what each needs)"
             ),
+            Self::Code {
+                kernel,
+                needed,
+                found,
+            } => write!(
+                f,
+                "{kernel} needs the features of {needed}, and the device runs code for {found}; \
+                 choose another variant (`matmul list` shows what each needs)"
+            ),
             Self::Limit {
                 kernel,
                 what,
@@ -446,10 +583,18 @@ impl DeviceLimits {
     ///
     /// # Errors
     ///
-    /// [`PlanError::Limit`] names the first limit that a launch breaks.
+    /// [`PlanError::Code`] names the first kernel that the loaded code lacks,
+    /// [`PlanError::Limit`] the first limit that a launch breaks.
     pub fn check(&self, plan: &Plan) -> Result<(), PlanError> {
         for launch in &plan.launches {
             let entry = launch.entry;
+            if !self.code.has(entry.needs) {
+                return Err(PlanError::Code {
+                    kernel: entry.name,
+                    needed: entry.needs,
+                    found: self.code,
+                });
+            }
             let limits = [
                 (
                     "blocks along x",
@@ -498,6 +643,21 @@ impl DeviceLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn targets_are_read_and_compared() {
+        let [turing, ampere, hopper, blackwell] =
+            ["sm_75", "sm_80", "sm_90a", "sm_100"].map(Target::parse);
+        assert_eq!(ampere.capability, ComputeCapability::new(8, 0));
+        assert_eq!(hopper.to_string(), "sm_90a");
+        assert_eq!(blackwell.to_string(), "sm_100");
+        assert!(hopper.has(ampere) && hopper.has(hopper) && blackwell.has(ampere));
+        assert!(!ampere.has(hopper) && !blackwell.has(hopper) && !turing.has(ampere));
+        let device = ComputeCapability::new;
+        assert!(hopper.runs_on(device(9, 0)) && !hopper.runs_on(device(10, 0)));
+        assert!(ampere.runs_on(device(10, 0)) && !ampere.runs_on(device(7, 5)));
+    }
 
     #[test]
     fn a_tall_grid_continues_along_z() {

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
@@ -27,6 +28,7 @@ static DRIVER: OnceLock<Result<Driver, LoadError>> = OnceLock::new();
 /// A CUDA driver library that was opened. It stays open until the process ends.
 #[derive(Debug)]
 pub struct Driver {
+    library: &'static Library,
     name: &'static str,
     path: Option<PathBuf>,
     missing: Vec<&'static str>,
@@ -48,6 +50,16 @@ impl Driver {
     /// one returns `CUDA_ERROR_NOT_FOUND` (500).
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
+    }
+
+    /// The address of a function that `cust_raw` does not declare, under the
+    /// exact name that the library exports, such as `cuTensorMapEncodeTiled`.
+    /// `None` where this driver lacks it. It stays valid until the process ends.
+    ///
+    /// Calling it is the caller's to justify: with the type that the driver's
+    /// headers give it.
+    pub fn function(&self, symbol: &str) -> Option<NonNull<c_void>> {
+        find(self.library, symbol).and_then(NonNull::new)
     }
 }
 
@@ -151,6 +163,7 @@ fn open(name: &'static str) -> Result<Driver, String> {
         slot.store(function, Ordering::Release);
     }
     Ok(Driver {
+        library,
         name,
         path: mapped_file(init as usize),
         missing,

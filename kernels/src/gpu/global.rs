@@ -25,6 +25,12 @@ impl<T: Element> Global<T> {
         Self(core::ptr::without_provenance(address as usize))
     }
 
+    /// Its address.
+    #[inline(always)]
+    pub fn address(self) -> u64 {
+        self.0.addr() as u64
+    }
+
     /// The address that lies `elements` elements further.
     #[inline(always)]
     pub fn offset(self, elements: u64) -> Self {
@@ -87,6 +93,12 @@ impl<T: Element> GlobalMut<T> {
     #[inline(always)]
     pub fn from_address(address: u64) -> Self {
         Self(core::ptr::without_provenance_mut(address as usize))
+    }
+
+    /// Its address.
+    #[inline(always)]
+    pub fn address(self) -> u64 {
+        self.0.addr() as u64
     }
 
     /// The address that lies `elements` elements further.

@@ -33,6 +33,10 @@ pub enum Operation {
     FmaF64,
     /// Addition on float64: one FLOP.
     AddF64,
+    /// Multiplication on float32: one FLOP.
+    MulF32,
+    /// Multiplication on float64: one FLOP.
+    MulF64,
 }
 
 /// Where the running thread stands. Each triple is x, y, z.
@@ -66,6 +70,10 @@ pub trait Machine {
     fn declare_shared(&self, name: &'static str, bytes: u32, site: Site) -> u32;
     /// Counts an arithmetic operation.
     fn count(&self, operation: Operation, site: Site);
+    /// The same machine, where it also knows asynchronous copies.
+    fn asynchronous(&self) -> Option<&dyn Asynchronous> {
+        None
+    }
 }
 
 thread_local! {
@@ -218,6 +226,8 @@ pub trait FloatBackend: Sized {
     fn fma(a: Self, b: Self, c: Self) -> (Self, Operation);
     #[doc(hidden)]
     fn add(a: Self, b: Self) -> (Self, Operation);
+    #[doc(hidden)]
+    fn mul(a: Self, b: Self) -> (Self, Operation);
 }
 
 impl FloatBackend for f32 {
@@ -227,6 +237,9 @@ impl FloatBackend for f32 {
     fn add(a: Self, b: Self) -> (Self, Operation) {
         (a + b, Operation::AddF32)
     }
+    fn mul(a: Self, b: Self) -> (Self, Operation) {
+        (a * b, Operation::MulF32)
+    }
 }
 
 impl FloatBackend for f64 {
@@ -235,6 +248,9 @@ impl FloatBackend for f64 {
     }
     fn add(a: Self, b: Self) -> (Self, Operation) {
         (a + b, Operation::AddF64)
+    }
+    fn mul(a: Self, b: Self) -> (Self, Operation) {
+        (a * b, Operation::MulF64)
     }
 }
 
@@ -250,6 +266,14 @@ pub(super) fn fma<T: FloatBackend>(a: T, b: T, c: T) -> T {
 pub(super) fn add<T: FloatBackend>(a: T, b: T) -> T {
     let site = Location::caller();
     let (value, operation) = T::add(a, b);
+    machine(|machine| machine.count(operation, site));
+    value
+}
+
+#[track_caller]
+pub(super) fn mul<T: FloatBackend>(a: T, b: T) -> T {
+    let site = Location::caller();
+    let (value, operation) = T::mul(a, b);
     machine(|machine| machine.count(operation, site));
     value
 }
@@ -277,3 +301,156 @@ macro_rules! declare_shared {
     }};
 }
 pub use crate::declare_shared;
+
+/// What a machine must know to run kernels that copy asynchronously.
+///
+/// A machine that does gives itself as [`Machine::asynchronous`]. Shared and
+/// global addresses are the machine's, as elsewhere.
+pub trait Asynchronous {
+    /// Starts copying `bytes` bytes, 4, 8 or 16, from global memory at `from`
+    /// to shared memory at `to`; zeros, and without a read, where not `valid`.
+    /// Nothing may read them, nor may anything write there, before the copy has
+    /// landed and the thread has learnt of it.
+    fn copy(&self, to: u64, from: u64, bytes: u32, valid: bool, site: Site);
+    /// Closes the running thread's group of copies.
+    fn commit_copies(&self, site: Site);
+    /// Waits until all of the thread's groups but the `newest` last have landed.
+    fn wait_for_copies(&self, newest: u32, site: Site);
+    /// Makes the 8 bytes at `barrier` a barrier of `arrivals` arrivals a phase.
+    fn init_barrier(&self, barrier: u64, arrivals: u32, site: Site);
+    /// Arrives, and adds `bytes` to what the phase waits for.
+    fn arrive(&self, barrier: u64, bytes: u32, site: Site);
+    /// Arrives when all copies that the thread has started have landed.
+    fn arrive_after_copies(&self, barrier: u64, site: Site);
+    /// Waits for the end of the phase of that parity.
+    fn wait_for_phase(&self, barrier: u64, parity: u32, site: Site);
+    /// Starts copying a box of a matrix to shared memory at `to`, to complete
+    /// on `barrier`.
+    fn copy_box(&self, to: u64, map: TensorMap, row: u32, column: u32, barrier: u64, site: Site);
+    /// Waits for the other threads of the running thread's warp.
+    fn sync_warp(&self, site: Site);
+}
+
+/// The installed machine, as one for asynchronous copies.
+///
+/// # Panics
+///
+/// Where it is none.
+#[track_caller]
+fn asynchronous<R>(call: impl FnOnce(&dyn Asynchronous) -> R) -> R {
+    machine(|machine| {
+        let Some(machine) = machine.asynchronous() else {
+            panic!("the machine that runs this kernel knows no asynchronous copies");
+        };
+        call(machine)
+    })
+}
+
+pub(super) fn shared_element<T>(base: SharedAddress, i: u32) -> SharedAddress {
+    // Saturation keeps an index far outside outside.
+    SharedAddress::try_from(element_address::<T>(base, i)).unwrap_or(SharedAddress::MAX)
+}
+
+#[track_caller]
+pub(super) unsafe fn copy_async(to: SharedAddress, from: u64, bytes: u32, valid: bool) {
+    let site = Location::caller();
+    asynchronous(|machine| machine.copy(to.into(), from, bytes, valid, site));
+}
+
+#[track_caller]
+pub(super) fn commit_copies() {
+    let site = Location::caller();
+    asynchronous(|machine| machine.commit_copies(site));
+}
+
+#[track_caller]
+pub(super) fn wait_for_copies<const NEWEST: u32>() {
+    let site = Location::caller();
+    asynchronous(|machine| machine.wait_for_copies(NEWEST, site));
+}
+
+#[track_caller]
+pub(super) unsafe fn init_barrier(barrier: SharedAddress, arrivals: u32) {
+    let site = Location::caller();
+    asynchronous(|machine| machine.init_barrier(barrier.into(), arrivals, site));
+}
+
+#[track_caller]
+pub(super) unsafe fn arrive(barrier: SharedAddress) {
+    let site = Location::caller();
+    asynchronous(|machine| machine.arrive(barrier.into(), 0, site));
+}
+
+#[track_caller]
+pub(super) unsafe fn arrive_expecting(barrier: SharedAddress, bytes: u32) {
+    let site = Location::caller();
+    asynchronous(|machine| machine.arrive(barrier.into(), bytes, site));
+}
+
+#[track_caller]
+pub(super) unsafe fn arrive_after_copies(barrier: SharedAddress) {
+    let site = Location::caller();
+    asynchronous(|machine| machine.arrive_after_copies(barrier.into(), site));
+}
+
+#[track_caller]
+pub(super) unsafe fn wait_for_phase(barrier: SharedAddress, parity: u32) {
+    let site = Location::caller();
+    asynchronous(|machine| machine.wait_for_phase(barrier.into(), parity, site));
+}
+
+/// Every thread of a machine sees a barrier that another has made.
+pub(super) fn publish_barriers() {}
+
+#[track_caller]
+pub(super) fn sync_warp() {
+    let site = Location::caller();
+    asynchronous(|machine| machine.sync_warp(site));
+}
+
+/// A matrix that the copy engine cuts boxes out of.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorMap {
+    /// Its sizes.
+    pub spec: crate::launch::TensorMapSpec,
+    /// Where it starts, in the machine's terms.
+    pub address: u64,
+}
+
+impl TensorMap {
+    pub(crate) fn new(spec: crate::launch::TensorMapSpec, address: u64) -> Self {
+        Self { spec, address }
+    }
+}
+
+#[track_caller]
+pub(super) unsafe fn copy_box(
+    to: SharedAddress,
+    map: TensorMap,
+    row: u32,
+    column: u32,
+    barrier: SharedAddress,
+) {
+    let site = Location::caller();
+    asynchronous(|machine| machine.copy_box(to.into(), map, row, column, barrier.into(), site));
+}
+
+pub(super) fn opaque(value: u32) -> u32 {
+    value
+}
+
+/// Gives the [`Shared`](super::Shared) of an array in the dynamic shared
+/// memory. The machine places it as it does any other.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! declare_dynamic_shared {
+    ($array:ident, $element:ty, $len:expr, $offset:expr) => {{
+        let address = $crate::gpu::host::shared_address(
+            stringify!($array),
+            const { $len * size_of::<$element>() },
+        );
+        // SAFETY: the machine gave the address of an array of this size.
+        unsafe { $crate::gpu::Shared::<$element, { $len }>::from_address(address) }
+    }};
+}
+pub use crate::declare_dynamic_shared;

@@ -25,3 +25,10 @@ pub fn fma<T: Float>(a: T, b: T, c: T) -> T {
 pub fn add<T: Float>(a: T, b: T) -> T {
     backend::add(a, b)
 }
+
+/// a·b.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn mul<T: Float>(a: T, b: T) -> T {
+    backend::mul(a, b)
+}

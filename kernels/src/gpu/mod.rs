@@ -16,6 +16,10 @@
 //! | [`Global`], [`GlobalMut`] | pointers to global memory, unchecked |
 //! | [`Slice`], [`SliceMut`], [`Matrix`], [`MatrixMut`] | views of global memory that check every index |
 //! | [`Shared`] | an array that the threads of one block share |
+//! | [`warp`] | the 32 threads of a warp |
+//! | [`async_copy`] | copies from global to shared memory beside other work (`sm_80`) |
+//! | [`Barrier`] | barriers in shared memory that count arrivals and bytes (`sm_80`) |
+//! | [`TensorMap`] | the copy engine: boxes of a matrix (`sm_90a`) |
 //! | [`math`] | arithmetic with a fixed rounding |
 //! | [`kernel!`](crate::kernel) | declares a kernel and the shared arrays of its blocks |
 //!
@@ -31,10 +35,8 @@
 //!
 //! # Room for later kernels
 //!
-//! Asynchronous copies, barriers in shared memory, tensor maps and matrix
-//! instructions each become a module beside [`thread`], with one function per
-//! instruction in every backend that has it. Dynamic shared memory is a
-//! [`Shared`] whose address comes from the launch instead of the declaration.
+//! Matrix instructions become a module beside [`thread`], with one function per
+//! instruction in every backend that has it.
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod host;
@@ -45,20 +47,40 @@ mod nvptx;
 #[cfg(target_arch = "nvptx64")]
 use nvptx as backend;
 
+pub mod async_copy;
+pub mod barrier;
 mod global;
 #[macro_use]
 mod kernel_macro;
 pub mod math;
 mod shared;
+mod tensor;
 pub mod thread;
 mod view;
+pub mod warp;
 
+pub use barrier::{Barrier, BarrierAt};
 pub use global::{Global, GlobalMut};
 pub use shared::Shared;
+pub use tensor::TensorMap;
 pub use view::{Matrix, MatrixMut, Slice, SliceMut};
 
+#[cfg(target_arch = "nvptx64")]
 #[doc(hidden)]
-pub use backend::declare_shared;
+pub use backend::{TensorMapParameter, tensor_map_parameter};
+#[doc(hidden)]
+pub use backend::{declare_dynamic_shared, declare_shared};
+#[doc(hidden)]
+pub use shared::Aligned;
+
+/// The same value, unknown to the optimiser.
+///
+/// A loop that counts to such a value is not unrolled, and what depends on it
+/// is not computed beforehand.
+#[inline(always)]
+pub fn opaque(value: u32) -> u32 {
+    backend::opaque(value)
+}
 
 /// A type that device memory can hold: `f32`, `f64` or `u32`.
 ///

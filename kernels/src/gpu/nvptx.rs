@@ -238,6 +238,7 @@ pub unsafe fn global_store_4<T>(pointer: *mut T, values: [T; 4]) {
 pub trait FloatBackend: Sized {
     fn fma(a: Self, b: Self, c: Self) -> Self;
     fn add(a: Self, b: Self) -> Self;
+    fn mul(a: Self, b: Self) -> Self;
 }
 
 impl FloatBackend for f32 {
@@ -248,6 +249,10 @@ impl FloatBackend for f32 {
     #[inline(always)]
     fn add(a: Self, b: Self) -> Self {
         a + b
+    }
+    #[inline(always)]
+    fn mul(a: Self, b: Self) -> Self {
+        a * b
     }
 }
 
@@ -260,6 +265,10 @@ impl FloatBackend for f64 {
     fn add(a: Self, b: Self) -> Self {
         a + b
     }
+    #[inline(always)]
+    fn mul(a: Self, b: Self) -> Self {
+        a * b
+    }
 }
 
 #[inline(always)]
@@ -270,6 +279,11 @@ pub fn fma<T: FloatBackend>(a: T, b: T, c: T) -> T {
 #[inline(always)]
 pub fn add<T: FloatBackend>(a: T, b: T) -> T {
     T::add(a, b)
+}
+
+#[inline(always)]
+pub fn mul<T: FloatBackend>(a: T, b: T) -> T {
+    T::mul(a, b)
 }
 
 /// Declares a shared array in the kernel that expands it and gives its
@@ -297,3 +311,284 @@ macro_rules! declare_shared {
     }};
 }
 pub use crate::declare_shared;
+
+/// Arrays of the dynamic shared memory lie behind this symbol, at the offsets
+/// that their kernel gives them. Its address is a multiple of 128, as the copy
+/// engine wants it.
+mod dynamic_shared {
+    core::arch::global_asm!(".extern .shared .align 128 .b8 kernels_dynamic_shared[];");
+}
+
+/// Gives the [`Shared`](super::Shared) of an array in the dynamic shared memory.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! declare_dynamic_shared {
+    ($array:ident, $element:ty, $len:expr, $offset:expr) => {{
+        let address: u32;
+        // SAFETY: takes the address of memory that the launch gives the block,
+        // as much as the kernel's layout says.
+        unsafe {
+            core::arch::asm!(
+                "mov.u32 {address}, kernels_dynamic_shared+{offset};",
+                offset = const { $offset },
+                address = out(reg32) address,
+                options(nomem, nostack, preserves_flags),
+            );
+            $crate::gpu::Shared::<$element, { $len }>::from_address(address)
+        }
+    }};
+}
+pub use crate::declare_dynamic_shared;
+
+/// The address of element `i`.
+#[inline(always)]
+pub fn shared_element<T>(base: SharedAddress, i: u32) -> SharedAddress {
+    base + i * size_of::<T>() as u32
+}
+
+/// # Safety
+///
+/// As [`async_copy`](super::async_copy)'s functions, for 4, 8 or 16 bytes.
+#[inline(always)]
+pub unsafe fn copy_async(to: SharedAddress, from: u64, bytes: u32, valid: bool) {
+    let read = if valid { bytes } else { 0 };
+    // The smaller sizes are cached in L1 on their way, and no other way exists.
+    // SAFETY: the caller promises both places.
+    unsafe {
+        match bytes {
+            4 => asm!(
+                "cp.async.ca.shared.global [{to}], [{from}], 4, {read};",
+                to = in(reg32) to, from = in(reg64) from, read = in(reg32) read,
+                options(nostack, preserves_flags),
+            ),
+            8 => asm!(
+                "cp.async.ca.shared.global [{to}], [{from}], 8, {read};",
+                to = in(reg32) to, from = in(reg64) from, read = in(reg32) read,
+                options(nostack, preserves_flags),
+            ),
+            _ => asm!(
+                "cp.async.cg.shared.global [{to}], [{from}], 16, {read};",
+                to = in(reg32) to, from = in(reg64) from, read = in(reg32) read,
+                options(nostack, preserves_flags),
+            ),
+        }
+    }
+}
+
+#[inline(always)]
+pub fn commit_copies() {
+    // SAFETY: closes a group; no precondition.
+    unsafe { asm!("cp.async.commit_group;", options(nostack, preserves_flags)) }
+}
+
+#[inline(always)]
+pub fn wait_for_copies<const NEWEST: u32>() {
+    // SAFETY: waits; no precondition.
+    unsafe {
+        asm!("cp.async.wait_group {newest};", newest = const NEWEST, options(nostack, preserves_flags));
+    }
+}
+
+/// # Safety
+///
+/// As [`BarrierAt::init`](super::BarrierAt::init).
+#[inline(always)]
+pub unsafe fn init_barrier(barrier: SharedAddress, arrivals: u32) {
+    // SAFETY: the caller promises a place for a barrier.
+    unsafe {
+        asm!(
+            "mbarrier.init.shared.b64 [{barrier}], {arrivals};",
+            barrier = in(reg32) barrier, arrivals = in(reg32) arrivals,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// # Safety
+///
+/// As [`BarrierAt::arrive`](super::BarrierAt::arrive).
+#[inline(always)]
+pub unsafe fn arrive(barrier: SharedAddress) {
+    // SAFETY: the caller promises a barrier.
+    unsafe {
+        asm!(
+            "mbarrier.arrive.shared.b64 _, [{barrier}];",
+            barrier = in(reg32) barrier,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// # Safety
+///
+/// As [`BarrierAt::arrive_expecting`](super::BarrierAt::arrive_expecting).
+#[inline(always)]
+pub unsafe fn arrive_expecting(barrier: SharedAddress, bytes: u32) {
+    // SAFETY: the caller promises a barrier.
+    unsafe {
+        asm!(
+            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [{barrier}], {bytes};",
+            barrier = in(reg32) barrier, bytes = in(reg32) bytes,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// # Safety
+///
+/// As [`BarrierAt::arrive_after_copies`](super::BarrierAt::arrive_after_copies).
+#[inline(always)]
+pub unsafe fn arrive_after_copies(barrier: SharedAddress) {
+    // `noinc`: the arrival is one of those that the barrier was made for.
+    // SAFETY: the caller promises a barrier.
+    unsafe {
+        asm!(
+            "cp.async.mbarrier.arrive.noinc.shared.b64 [{barrier}];",
+            barrier = in(reg32) barrier,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// # Safety
+///
+/// As [`BarrierAt::wait`](super::BarrierAt::wait).
+#[inline(always)]
+#[allow(
+    named_asm_labels,
+    reason = "PTX scopes labels by braces, which the text has"
+)]
+pub unsafe fn wait_for_phase(barrier: SharedAddress, parity: u32) {
+    // SAFETY: the caller promises a barrier.
+    unsafe {
+        // From sm_90 on the hardware suspends a waiting thread for a while.
+        #[cfg(target_feature = "sm_90")]
+        asm!(
+            "{{",
+            ".reg .pred done;",
+            "again:",
+            "mbarrier.try_wait.parity.shared.b64 done, [{barrier}], {parity};",
+            "@!done bra again;",
+            "}}",
+            barrier = in(reg32) barrier, parity = in(reg32) parity,
+            options(nostack, preserves_flags),
+        );
+        #[cfg(not(target_feature = "sm_90"))]
+        asm!(
+            "{{",
+            ".reg .pred done;",
+            "again:",
+            "mbarrier.test_wait.parity.shared.b64 done, [{barrier}], {parity};",
+            "@!done bra again;",
+            "}}",
+            barrier = in(reg32) barrier, parity = in(reg32) parity,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[inline(always)]
+pub fn publish_barriers() {
+    // The copy engine works through a proxy of its own, which sees the barriers
+    // only after these. Older targets have no such engine.
+    #[cfg(target_feature = "sm_90")]
+    // SAFETY: fences have no precondition.
+    unsafe {
+        asm!(
+            "fence.mbarrier_init.release.cluster;",
+            "fence.proxy.async.shared::cta;",
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[inline(always)]
+pub fn sync_warp() {
+    // SAFETY: a barrier has no precondition on memory.
+    unsafe {
+        asm!(
+            "bar.warp.sync 0xffffffff;",
+            options(nostack, preserves_flags)
+        )
+    }
+}
+
+/// A tensor map as a kernel takes it: by value. The host gives 64 as its
+/// alignment in the PTX, which rustc can't.
+#[doc(hidden)]
+#[repr(C, align(16))]
+pub struct TensorMapParameter([u64; 16]);
+
+/// A matrix that the copy engine cuts boxes out of, in the kernel's parameters.
+#[derive(Clone, Copy)]
+pub struct TensorMap(u64);
+
+impl TensorMap {
+    /// # Safety
+    ///
+    /// `address` is the generic address of a tensor map.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn from_address(address: u64) -> Self {
+        Self(address)
+    }
+}
+
+/// Gives the [`TensorMap`] of a kernel's parameter.
+///
+/// Taking the parameter's address in Rust would give that of a copy in local
+/// memory, which the engine can't read.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! tensor_map_parameter {
+    ($kernel:ident, $map:ident, $index:expr) => {{
+        let address: u64;
+        // SAFETY: takes the address of the kernel's own parameter.
+        unsafe {
+            core::arch::asm!(
+                "{{",
+                ".reg .u64 parameter;",
+                concat!("mov.b64 parameter, ", stringify!($kernel), "_param_{index};"),
+                "cvta.param.u64 {address}, parameter;",
+                "}}",
+                index = const { $index },
+                address = out(reg64) address,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+            $crate::gpu::TensorMap::from_address(address)
+        }
+    }};
+}
+pub use crate::tensor_map_parameter;
+
+/// # Safety
+///
+/// As [`TensorMap::copy_box`](super::TensorMap::copy_box).
+#[inline(always)]
+pub unsafe fn copy_box(
+    to: SharedAddress,
+    map: TensorMap,
+    row: u32,
+    column: u32,
+    barrier: SharedAddress,
+) {
+    // SAFETY: the caller promises all places.
+    unsafe {
+        asm!(
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes \
+             [{to}], [{map}, {{{column}, {row}}}], [{barrier}];",
+            to = in(reg32) to, map = in(reg64) map.0, row = in(reg32) row,
+            column = in(reg32) column, barrier = in(reg32) barrier,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[inline(always)]
+pub fn opaque(mut value: u32) -> u32 {
+    // SAFETY: the text is a comment.
+    unsafe {
+        asm!("// {value}", value = inout(reg32) value, options(nostack, preserves_flags));
+    }
+    value
+}

@@ -27,7 +27,7 @@ impl<T, const N: usize> Clone for Shared<T, N> {
 
 impl<T, const N: usize> Copy for Shared<T, N> {}
 
-impl<T: Element, const N: usize> Shared<T, N> {
+impl<T, const N: usize> Shared<T, N> {
     /// The array that starts at `base`.
     ///
     /// # Safety
@@ -43,6 +43,14 @@ impl<T: Element, const N: usize> Shared<T, N> {
         }
     }
 
+    /// The address of element `i`.
+    #[inline(always)]
+    pub(super) fn address_of(self, i: u32) -> backend::SharedAddress {
+        backend::shared_element::<T>(self.base, i)
+    }
+}
+
+impl<T: Element, const N: usize> Shared<T, N> {
     /// Reads element `i`.
     ///
     /// # Safety
@@ -97,3 +105,9 @@ impl<T: Element, const N: usize> Shared<T, N> {
         unsafe { backend::shared_store_4(self.base, i, values) }
     }
 }
+
+/// An array in the dynamic shared memory, at an address that the copy engine
+/// takes.
+#[doc(hidden)]
+#[repr(C, align(128))]
+pub struct Aligned<T>(T);

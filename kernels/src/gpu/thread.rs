@@ -123,3 +123,19 @@ pub fn index_2d() -> Index2d {
         column: column as u32,
     }
 }
+
+/// This thread's row and column in a grid that gives each thread one element,
+/// rows along x and columns along y: the other way round than [`index_2d`].
+///
+/// The threads of a warp then touch elements that lie a whole row apart. That
+/// is what no kernel wants, and what one shows.
+#[inline(always)]
+pub fn index_2d_transposed() -> Index2d {
+    let Index2d { row, column } = index_2d();
+    // `index_2d` puts what lies outside at the largest row. A column there is
+    // outside just as well.
+    Index2d {
+        row: column,
+        column: row,
+    }
+}

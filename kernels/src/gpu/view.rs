@@ -103,6 +103,30 @@ impl<T: Element> Matrix<T> {
         }
     }
 
+    /// The four elements of a row from `column` on, zeros for those outside. One
+    /// wide access where they all are inside and their address allows it.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn load_4_or_zero(self, row: u32, column: u32) -> [T; 4] {
+        let mut values = [T::default(); 4];
+        if row < self.rows && column < self.columns {
+            let pointer = self.pointer_to(row, column);
+            let inside = self.columns - column;
+            if inside >= 4 && pointer.address() % (4 * size_of::<T>() as u64) == 0 {
+                // SAFETY: all four are inside, and the address was looked at.
+                values = unsafe { pointer.load_4(0) };
+            } else {
+                for (i, value) in values.iter_mut().enumerate() {
+                    if (i as u32) < inside {
+                        // SAFETY: this element is inside.
+                        *value = unsafe { pointer.load(i as u64) };
+                    }
+                }
+            }
+        }
+        values
+    }
+
     /// A pointer to the element there, for kernels that walk a row or a column.
     ///
     /// The address is computed in 64 bits, since a matrix may have more than
@@ -147,6 +171,51 @@ impl<T: Element> MatrixMut<T> {
             // SAFETY: the index is inside, which `GlobalMut::matrix` promised
             // to be writable, and no other thread holds the same index.
             unsafe { self.data.store(i, value) }
+        }
+    }
+
+    /// Writes the element there. Does nothing where it lies outside.
+    ///
+    /// # Safety
+    ///
+    /// - No other thread of the grid touches this element.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn put(&mut self, row: u32, column: u32, value: T) {
+        if row < self.rows && column < self.columns {
+            let i = u64::from(row) * u64::from(self.columns) + u64::from(column);
+            // SAFETY: the element is inside, and the caller promises that it is
+            // this thread's.
+            unsafe { self.data.store(i, value) }
+        }
+    }
+
+    /// Writes the four elements of a row from `column` on, but for those
+    /// outside. One wide access where they all are inside and their address
+    /// allows it.
+    ///
+    /// # Safety
+    ///
+    /// - No other thread of the grid touches these elements.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn put_4(&mut self, row: u32, column: u32, values: [T; 4]) {
+        if row < self.rows && column < self.columns {
+            let i = u64::from(row) * u64::from(self.columns) + u64::from(column);
+            let pointer = self.data.offset(i);
+            let inside = self.columns - column;
+            if inside >= 4 && pointer.address() % (4 * size_of::<T>() as u64) == 0 {
+                // SAFETY: all four are inside and this thread's, and the address
+                // was looked at.
+                unsafe { pointer.store_4(0, values) }
+            } else {
+                for (i, value) in values.into_iter().enumerate() {
+                    if (i as u32) < inside {
+                        // SAFETY: this element is inside and this thread's.
+                        unsafe { pointer.store(i as u64, value) }
+                    }
+                }
+            }
         }
     }
 }
