@@ -22,20 +22,40 @@
 //! line, and add the `VARIANTS` to `ALL`. Programs, tests and benchmarks go
 //! through the table and name no variant.
 
+pub mod async_copy;
+pub mod double_buffered;
 pub mod naive;
+pub mod naive_uncoalesced;
+pub mod thread_tile_1d;
+pub mod thread_tile_2d;
 pub mod tiled;
+pub mod vectorized;
+pub mod warp_tile;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use table::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
-    use super::{naive, tiled};
+    use super::{
+        async_copy, double_buffered, naive, naive_uncoalesced, thread_tile_1d, thread_tile_2d,
+        tiled, vectorized, warp_tile,
+    };
     use crate::launch::{ComputeCapability, DeviceLimits, Entry, Plan, PlanError};
     use core::fmt;
 
     /// Every variant, slowest idea first. One line for each file.
-    const ALL: &[&[Variant]] = &[naive::VARIANTS, tiled::VARIANTS];
+    const ALL: &[&[Variant]] = &[
+        naive_uncoalesced::VARIANTS,
+        naive::VARIANTS,
+        tiled::VARIANTS,
+        thread_tile_1d::VARIANTS,
+        thread_tile_2d::VARIANTS,
+        vectorized::VARIANTS,
+        double_buffered::VARIANTS,
+        async_copy::VARIANTS,
+        warp_tile::VARIANTS,
+    ];
 
     /// Every variant, in the table's order.
     pub fn all() -> impl Iterator<Item = &'static Variant> {
