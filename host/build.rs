@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         // Register tiles are arrays, and every loop over one must unroll
         // whole: an index at run time would put the array into memory.
         .rustc_argument("-Cllvm-args=-unroll-threshold=20000")
+        .rustc_argument("-Cllvm-args=-disable-machine-sink")
         .directives(directives)
         .line_tables(true)
         .target_folder(ptx_builder::target_folder(&out));

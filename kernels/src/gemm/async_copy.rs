@@ -83,7 +83,7 @@ fn async_copy(
     );
     let (b_k, b_lane) = (warp::index(), warp::lane());
     let a_inside = row0 + a_row < a.rows();
-    let wide = b.columns() % 4 == 0 && b.pointer_to(0, 0).address() % 16 == 0;
+    let wide = b.columns().is_multiple_of(4) && b.pointer_to(0, 0).address().is_multiple_of(16);
 
     let copy = |step: u32| {
         let (stage, k0) = (step % STAGES, step * BK);
@@ -162,9 +162,9 @@ fn async_copy(
                 a_fragment[at..at + 4].copy_from_slice(&four_a);
                 b_fragment[at..at + 4].copy_from_slice(&four_b);
             }
-            for r in 0..TM as usize {
-                for s in 0..TN as usize {
-                    sums[r][s] = math::fma(a_fragment[r], b_fragment[s], sums[r][s]);
+            for (row, a_element) in sums.iter_mut().zip(&a_fragment) {
+                for (sum, b_element) in row.iter_mut().zip(&b_fragment) {
+                    *sum = math::fma(*a_element, *b_element, *sum);
                 }
             }
         }

@@ -120,9 +120,9 @@ fn double_buffered(
                 a_fragment[at..at + 4].copy_from_slice(&four_a);
                 b_fragment[at..at + 4].copy_from_slice(&four_b);
             }
-            for r in 0..TM as usize {
-                for s in 0..TN as usize {
-                    sums[r][s] = math::fma(a_fragment[r], b_fragment[s], sums[r][s]);
+            for (row, a_element) in sums.iter_mut().zip(&a_fragment) {
+                for (sum, b_element) in row.iter_mut().zip(&b_fragment) {
+                    *sum = math::fma(*a_element, *b_element, *sum);
                 }
             }
         }

@@ -24,11 +24,15 @@
 
 pub mod async_copy;
 pub mod double_buffered;
+pub mod matrix_vector;
 pub mod naive;
 pub mod naive_uncoalesced;
+pub mod persistent;
+pub mod stream_k;
 pub mod thread_tile_1d;
 pub mod thread_tile_2d;
 pub mod tiled;
+pub mod tma;
 pub mod vectorized;
 pub mod warp_tile;
 
@@ -38,8 +42,8 @@ pub use table::*;
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
     use super::{
-        async_copy, double_buffered, naive, naive_uncoalesced, thread_tile_1d, thread_tile_2d,
-        tiled, vectorized, warp_tile,
+        async_copy, double_buffered, matrix_vector, naive, naive_uncoalesced, persistent, stream_k,
+        thread_tile_1d, thread_tile_2d, tiled, tma, vectorized, warp_tile,
     };
     use crate::launch::{ComputeCapability, DeviceLimits, Entry, Plan, PlanError};
     use core::fmt;
@@ -55,6 +59,10 @@ mod table {
         double_buffered::VARIANTS,
         async_copy::VARIANTS,
         warp_tile::VARIANTS,
+        persistent::VARIANTS,
+        tma::VARIANTS,
+        stream_k::VARIANTS,
+        matrix_vector::VARIANTS,
     ];
 
     /// Every variant, in the table's order.

@@ -48,7 +48,10 @@ fn thread_tile_1d(
     mut c: MatrixMut<f32>,
 ) {
     const {
-        assert!(BM % TM == 0, "a tile is a whole number of thread tiles");
+        assert!(
+            BM.is_multiple_of(TM),
+            "a tile is a whole number of thread tiles"
+        );
         assert!(
             TILE_A as u32 == THREADS && TILE_B as u32 == THREADS,
             "each thread copies one element of A and one of B a step"

@@ -51,11 +51,11 @@ fn thread_tile_2d(
 ) {
     const {
         assert!(
-            BM % TM == 0 && BN % TN == 0,
+            BM.is_multiple_of(TM) && BN.is_multiple_of(TN),
             "a tile is a whole number of thread tiles"
         );
         assert!(
-            BM * BK % THREADS == 0 && BK * BN % THREADS == 0,
+            (BM * BK).is_multiple_of(THREADS) && (BK * BN).is_multiple_of(THREADS),
             "each thread copies equally much of A, and of B"
         );
     }
@@ -100,9 +100,9 @@ fn thread_tile_2d(
                 // SAFETY: as above, and the column is below BN.
                 *element = unsafe { tile_b.load(i * BN + own_column + s as u32) };
             }
-            for r in 0..TM as usize {
-                for s in 0..TN as usize {
-                    sums[r][s] = math::fma(a_fragment[r], b_fragment[s], sums[r][s]);
+            for (row, a_element) in sums.iter_mut().zip(&a_fragment) {
+                for (sum, b_element) in row.iter_mut().zip(&b_fragment) {
+                    *sum = math::fma(*a_element, *b_element, *sum);
                 }
             }
         }

@@ -101,7 +101,7 @@ fn warp_tile(
             "a warp's tile is its lanes' tiles"
         );
         assert!(
-            BM % WM == 0 && BN % WN == 0,
+            BM.is_multiple_of(WM) && BN.is_multiple_of(WN),
             "a block's tile is a whole number of warp tiles"
         );
         assert!(
@@ -127,7 +127,7 @@ fn warp_tile(
 
     let (a_row, a_k) = (warp * 16 + lane % 16, lane / 16 * 4);
     let a_inside = row0 + a_row < a.rows();
-    let wide = b.columns() % 4 == 0 && b.pointer_to(0, 0).address() % 16 == 0;
+    let wide = b.columns().is_multiple_of(4) && b.pointer_to(0, 0).address().is_multiple_of(16);
 
     let copy = |step: u32| {
         let (stage, k0) = (step % STAGES, step * BK);
@@ -216,9 +216,9 @@ fn warp_tile(
         for i in 0..BK {
             // Past the tile's last row the same again, which nobody uses.
             let next = fragments(a0, b0, if i + 1 < BK { i + 1 } else { i });
-            for r in 0..TM as usize {
-                for s in 0..TN as usize {
-                    sums[r][s] = math::fma(now.0[r], now.1[s], sums[r][s]);
+            for (row, a_element) in sums.iter_mut().zip(&now.0) {
+                for (sum, b_element) in row.iter_mut().zip(&now.1) {
+                    *sum = math::fma(*a_element, *b_element, *sum);
                 }
             }
             now = next;

@@ -112,7 +112,7 @@ impl<T: Element> Matrix<T> {
         if row < self.rows && column < self.columns {
             let pointer = self.pointer_to(row, column);
             let inside = self.columns - column;
-            if inside >= 4 && pointer.address() % (4 * size_of::<T>() as u64) == 0 {
+            if inside >= 4 && pointer.address().is_multiple_of(4 * size_of::<T>() as u64) {
                 // SAFETY: all four are inside, and the address was looked at.
                 values = unsafe { pointer.load_4(0) };
             } else {
@@ -204,7 +204,7 @@ impl<T: Element> MatrixMut<T> {
             let i = u64::from(row) * u64::from(self.columns) + u64::from(column);
             let pointer = self.data.offset(i);
             let inside = self.columns - column;
-            if inside >= 4 && pointer.address() % (4 * size_of::<T>() as u64) == 0 {
+            if inside >= 4 && pointer.address().is_multiple_of(4 * size_of::<T>() as u64) {
                 // SAFETY: all four are inside and this thread's, and the address
                 // was looked at.
                 unsafe { pointer.store_4(0, values) }

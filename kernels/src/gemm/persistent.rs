@@ -1,0 +1,1004 @@
+//! Persistent blocks: a ring of stages that never runs dry.
+//!
+//! As many blocks as fit on the device, each of which computes many tiles of C.
+//! What changed since [`warp_tile`](super::warp_tile), whose warp tiles these
+//! are:
+//!
+//! - Copies run ahead across tiles. While a block multiplies the last steps of
+//!   one tile, the first of the next are under way, so that only its first tile
+//!   waits for memory.
+//! - No barrier of the whole block is left in the loop. Each stage has a barrier
+//!   in shared memory that says when it is full, on which the copies themselves
+//!   arrive, and one that says when it is empty, on which each warp arrives. A
+//!   warp that is ahead goes on.
+//! - Copies are spread over the products: a thread starts those of eight k, then
+//!   multiplies eight k, in a loop body of 1,024 multiply-adds.
+//! - C is scaled by a number that is only known at run time. It is 1, and yet
+//!   worth 5 %: without a multiplication before the store, ptxas holds the sums
+//!   in groups of four registers, as the wide store wants them, and has no
+//!   freedom left to spread the operands of multiply-adds over the two register
+//!   banks.
+//!
+//! ```text
+//!  stage      0        1        2        3        0        1
+//!  copies     ·        ·     step s+2 ···  filled while step s is multiplied
+//!  products  step s   step s+1
+//! ```
+//!
+//! # Work
+//!
+//! Tiles are numbered in groups of [`GROUP`] rows. Block b computes tiles b,
+//! b + blocks, b + 2 · blocks and so on, each as a whole. [`Work`] can also have
+//! the blocks share the steps of the last tiles evenly, which
+//! [`stream_k`](super::stream_k) uses and explains.
+
+#![cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_80"))]
+
+use crate::gpu::{
+    self, Barrier, Global, GlobalMut, Shared, TensorMap, async_copy, barrier, math, thread, warp,
+};
+
+/// Rows of a warp's tile.
+pub const WM: u32 = 32;
+/// Columns of a warp's tile.
+pub const WN: u32 = 128;
+/// Rows of a thread's tile.
+pub const TM: u32 = 8;
+/// Columns of a thread's tile.
+pub const TN: u32 = 16;
+/// Rows of tiles that neighbouring numbers cover.
+pub const GROUP: u32 = 8;
+
+/// Rows and columns of lanes in a warp; see [`warp_tile`](super::warp_tile).
+const LANE_ROWS: u32 = 4;
+const LANE_COLUMNS: u32 = 8;
+/// k of a loop body.
+const SLICE: u32 = 8;
+/// Stages that copies are ahead of products.
+const AHEAD: u32 = 2;
+
+/// The sizes of a block's tile, and how B is copied.
+pub trait Tiling {
+    /// Rows of warp tiles.
+    const WARP_ROWS: u32;
+    /// Columns of warp tiles.
+    const WARP_COLUMNS: u32;
+    /// Depth of a step along K.
+    const BK: u32;
+    /// How tiles of B are copied.
+    const COPY_B: CopyB;
+
+    /// Warps in a block.
+    const WARPS: u32 = Self::WARP_ROWS * Self::WARP_COLUMNS;
+    /// Threads in a block.
+    const THREADS: u32 = Self::WARPS * warp::SIZE;
+    /// Rows of a block's tile of C.
+    const BM: u32 = Self::WARP_ROWS * WM;
+    /// Columns of a block's tile of C.
+    const BN: u32 = Self::WARP_COLUMNS * WN;
+    /// Elements from one row of the transposed tile of A to the next.
+    const PITCH: u32 = Self::BM + 4;
+    /// Elements of one stage of A's tiles.
+    const TILE_A: u32 = Self::BK * Self::PITCH;
+    /// Elements of one stage of B's tiles.
+    const TILE_B: u32 = Self::BK * Self::BN;
+}
+
+/// How tiles of B come to shared memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum CopyB {
+    /// By the copy engine: one thread's one instruction. Rows of B must be a
+    /// multiple of four elements long.
+    Engine,
+    /// 16 bytes a copy. Rows of B must be a multiple of four elements long.
+    Wide,
+    /// 4 bytes a copy.
+    Any,
+}
+
+/// Stages of the ring.
+pub const STAGES: u32 = 4;
+
+/// What a launch computes and how it is shared out.
+#[derive(Clone, Copy)]
+pub struct Work {
+    /// Rows of A and C.
+    pub m: u32,
+    /// Columns of B and C.
+    pub n: u32,
+    /// Columns of A, rows of B.
+    pub k: u32,
+    /// Tiles that blocks compute as a whole. The rest is streamed.
+    pub whole: u32,
+    /// Steps of the streamed tiles that each block takes.
+    pub share: u32,
+}
+
+/// Consecutive steps of one tile.
+#[derive(Clone, Copy)]
+struct Segment {
+    /// The tile's number; [`Segment::NONE`] where there is none.
+    tile: u32,
+    /// The first step.
+    first: u32,
+    /// One past the last step.
+    end: u32,
+}
+
+impl Segment {
+    const NONE: u32 = u32::MAX;
+}
+
+/// The first row and column of a tile: tiles are numbered in groups of [`GROUP`]
+/// rows, column by column.
+#[inline(always)]
+pub(super) fn origin(tile: u32, m: u32, n: u32, bm: u32, bn: u32) -> (u32, u32) {
+    let (rows, columns) = (m.div_ceil(bm), n.div_ceil(bn));
+    let in_group = GROUP * columns;
+    let first_row = tile / in_group * GROUP;
+    let left = rows - first_row;
+    let height = if left < GROUP { left } else { GROUP };
+    let i = tile % in_group;
+    ((first_row + i % height) * bm, i / height * bn)
+}
+
+impl Work {
+    /// Steps along K. With K = 0 there is one, whose copies bring zeros.
+    #[inline(always)]
+    fn steps<T: Tiling>(self) -> u32 {
+        let steps = self.k.div_ceil(T::BK);
+        if steps == 0 { 1 } else { steps }
+    }
+
+    #[inline(always)]
+    fn tile_rows<T: Tiling>(self) -> u32 {
+        self.m.div_ceil(T::BM)
+    }
+
+    #[inline(always)]
+    fn tile_columns<T: Tiling>(self) -> u32 {
+        self.n.div_ceil(T::BN)
+    }
+
+    /// The first row and column of a tile.
+    #[inline(always)]
+    fn origin<T: Tiling>(self, tile: u32) -> (u32, u32) {
+        origin(tile, self.m, self.n, T::BM, T::BN)
+    }
+
+    /// The steps of the streamed tiles, counted through all of them, that this
+    /// block takes: the first, and one past the last.
+    #[inline(always)]
+    fn range<T: Tiling>(self) -> (u32, u32) {
+        let streamed = self.tile_rows::<T>() * self.tile_columns::<T>() - self.whole;
+        let total = streamed * self.steps::<T>();
+        let first = thread::block_idx_x() * self.share;
+        let end = first + self.share;
+        (first, if end < total { end } else { total })
+    }
+
+    /// This block's first segment.
+    #[inline(always)]
+    fn start<T: Tiling>(self) -> Segment {
+        let tile = thread::block_idx_x();
+        if tile < self.whole {
+            Segment {
+                tile,
+                first: 0,
+                end: self.steps::<T>(),
+            }
+        } else {
+            self.start_streaming::<T>()
+        }
+    }
+
+    #[inline(always)]
+    fn start_streaming<T: Tiling>(self) -> Segment {
+        let (first, end) = self.range::<T>();
+        if first >= end {
+            return Segment {
+                tile: Segment::NONE,
+                first: 0,
+                end: 0,
+            };
+        }
+        let steps = self.steps::<T>();
+        let (tile, first_step) = (first / steps, first % steps);
+        let left = first_step + (end - first);
+        Segment {
+            tile: self.whole + tile,
+            first: first_step,
+            end: if left < steps { left } else { steps },
+        }
+    }
+
+    /// The segment after the one of `tile`.
+    #[inline(always)]
+    fn next<T: Tiling>(self, tile: u32) -> Segment {
+        let steps = self.steps::<T>();
+        if tile < self.whole {
+            let tile = tile + thread::grid_dim_x();
+            if tile < self.whole {
+                return Segment {
+                    tile,
+                    first: 0,
+                    end: steps,
+                };
+            }
+            return self.start_streaming::<T>();
+        }
+        let first = (tile + 1 - self.whole) * steps;
+        let (_, end) = self.range::<T>();
+        if first >= end {
+            return Segment {
+                tile: Segment::NONE,
+                first: 0,
+                end: 0,
+            };
+        }
+        let left = end - first;
+        Segment {
+            tile: tile + 1,
+            first: 0,
+            end: if left < steps { left } else { steps },
+        }
+    }
+
+    /// Where this block leaves its part of a streamed tile: the number of a
+    /// tile-sized piece of the workspace, or none where the part is the whole.
+    ///
+    /// A block has at most two parts of tiles, one where its range begins and
+    /// one where it ends.
+    #[inline(always)]
+    fn piece<T: Tiling>(self, tile: u32) -> Option<u32> {
+        if tile < self.whole {
+            return None;
+        }
+        let steps = self.steps::<T>();
+        let (first, end) = self.range::<T>();
+        let tile_first = (tile - self.whole) * steps;
+        if first <= tile_first && tile_first + steps <= end {
+            return None;
+        }
+        let begins_here = first >= tile_first;
+        Some(2 * thread::block_idx_x() + u32::from(!begins_here))
+    }
+}
+
+/// Where the factors are.
+#[derive(Clone, Copy)]
+pub struct Factors {
+    /// A.
+    pub a: Global<f32>,
+    /// B, for [`CopyB::Wide`] and [`CopyB::Any`].
+    pub b: Global<f32>,
+    /// B, for [`CopyB::Engine`].
+    pub b_map: Option<TensorMap>,
+}
+
+/// The shared arrays of a block: tiles of A, STAGES×BK×PITCH, each transposed;
+/// tiles of B, STAGES×BK×BN; and the stages' barriers.
+pub struct Ring<const A: usize, const B: usize> {
+    /// Tiles of A.
+    pub a: Shared<f32, A>,
+    /// Tiles of B.
+    pub b: Shared<f32, B>,
+    /// A stage's copies have landed.
+    pub full: Shared<Barrier, { STAGES as usize }>,
+    /// All warps have read a stage.
+    pub empty: Shared<Barrier, { STAGES as usize }>,
+}
+
+impl<const A: usize, const B: usize> Clone for Ring<A, B> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<const A: usize, const B: usize> Copy for Ring<A, B> {}
+
+/// The most copies of A's rows that a thread starts for a slice: the rows of a
+/// tile over those that the warps cover at once.
+const MAX_ROUNDS: usize = 2;
+
+/// A thread's part in copying, some stages ahead of the products.
+struct Producer<T, const A: usize, const B: usize> {
+    work: Work,
+    factors: Factors,
+    ring: Ring<A, B>,
+    /// The segment that is being copied, and the step of it that comes next.
+    segment: Segment,
+    /// The stage that is being filled, and the parity of the phase that says
+    /// that it is empty.
+    stage: u32,
+    parity: u32,
+    /// The first column of the segment's tile.
+    row0: u32,
+    column0: u32,
+    /// k that are left from the slice's first on, 0 past the end. At most what a
+    /// stage has, so that it fits in 32 bits whatever K.
+    k_left: i32,
+    /// Where the thread's next elements of A come from: a row for each round.
+    a_from: [Global<f32>; MAX_ROUNDS],
+    /// Where those of B come from.
+    b_from: Global<f32>,
+    /// Where they go: elements of `ring.a` and `ring.b`.
+    a_to: u32,
+    b_to: u32,
+    tiling: core::marker::PhantomData<T>,
+}
+
+/// Columns that a lane copies at once.
+#[inline(always)]
+const fn b_width(copy: CopyB) -> u32 {
+    if matches!(copy, CopyB::Any) { 1 } else { 4 }
+}
+
+impl<T: Tiling, const A: usize, const B: usize> Producer<T, A, B> {
+    const ROUNDS: u32 = T::BM / (16 * T::WARPS);
+
+    #[inline(always)]
+    fn new(work: Work, factors: Factors, ring: Ring<A, B>) -> Self {
+        let mut producer = Self {
+            work,
+            factors,
+            ring,
+            segment: work.start::<T>(),
+            stage: 0,
+            // The stages are empty from the start: as if a phase of parity 1
+            // had ended.
+            parity: 1,
+            row0: 0,
+            column0: 0,
+            k_left: 0,
+            a_from: [factors.a; MAX_ROUNDS],
+            b_from: factors.b,
+            a_to: 0,
+            b_to: 0,
+            tiling: core::marker::PhantomData,
+        };
+        producer.enter_segment();
+        producer.enter_stage();
+        producer
+    }
+
+    /// Of each eight k and 16 rows of A a warp copies, a lane takes a row and
+    /// four k: the row and the first k.
+    #[inline(always)]
+    fn a_place() -> (u32, u32) {
+        (
+            warp::index() * 16 + warp::lane() % 16,
+            warp::lane() / 16 * 4,
+        )
+    }
+
+    #[inline(always)]
+    fn active(&self) -> bool {
+        self.segment.tile != Segment::NONE
+    }
+
+    /// Points at the first elements of a new segment.
+    #[inline(always)]
+    fn enter_segment(&mut self) {
+        if !self.active() {
+            return;
+        }
+        let Work { m, n, k, .. } = self.work;
+        let (row0, column0) = self.work.origin::<T>(self.segment.tile);
+        let k0 = self.segment.first * T::BK;
+        (self.row0, self.column0) = (row0, column0);
+        let (a_row, a_k) = Self::a_place();
+        for round in 0..Self::ROUNDS {
+            let row = row0 + a_row + round * (16 * T::WARPS);
+            // A row past the edge copies the last one again. What comes of it
+            // lies outside C.
+            let row = if row < m { row } else { m - 1 };
+            self.a_from[round as usize] = self
+                .factors
+                .a
+                .offset(u64::from(row) * u64::from(k) + u64::from(k0 + a_k));
+        }
+        if !matches!(T::COPY_B, CopyB::Engine) {
+            let column = column0 + warp::lane() * b_width(T::COPY_B);
+            self.b_from = self
+                .factors
+                .b
+                .offset(u64::from(k0 + warp::index()) * u64::from(n) + u64::from(column));
+        }
+    }
+
+    /// Sets what changes from stage to stage.
+    #[inline(always)]
+    fn enter_stage(&mut self) {
+        let (a_row, a_k) = Self::a_place();
+        self.a_to = self.stage * T::TILE_A + a_k * T::PITCH + a_row;
+        self.b_to =
+            self.stage * T::TILE_B + warp::index() * T::BN + warp::lane() * b_width(T::COPY_B);
+        self.k_left = 0;
+        if self.active() {
+            let left = self.work.k - self.segment.first * T::BK;
+            self.k_left = (if left < T::BK { left } else { T::BK }) as i32;
+        }
+    }
+
+    /// Has the copy engine bring the stage's tile of B.
+    ///
+    /// # Safety
+    ///
+    /// - All warps have read what the stage held.
+    #[inline(always)]
+    unsafe fn copy_by_engine(&self) {
+        let one_thread = thread::thread_idx_x() == 0;
+        if let (CopyB::Engine, Some(map)) = (T::COPY_B, self.factors.b_map)
+            && one_thread
+            && self.active()
+        {
+            // SAFETY: the stage is below STAGES; its tile of B has as many
+            // elements as a box, and starts at a multiple of 128 bytes. The
+            // caller says that nobody reads it any more.
+            unsafe {
+                let full = self.ring.full.at(self.stage);
+                full.arrive_expecting(T::TILE_B * 4);
+                map.copy_box(
+                    self.ring.b,
+                    self.stage * T::TILE_B,
+                    self.segment.first * T::BK,
+                    self.column0,
+                    full,
+                );
+            }
+        }
+    }
+
+    /// Starts the thread's copies of the next eight k.
+    ///
+    /// # Safety
+    ///
+    /// - All warps have read what the stage held.
+    #[inline(always)]
+    unsafe fn copy_slice(&mut self) {
+        let (_, a_k) = Self::a_place();
+        // Signed, so that a lane that is past the end has less than none.
+        let a_left = self.k_left - a_k as i32;
+        for round in 0..Self::ROUNDS {
+            for i in 0..4 {
+                // SAFETY: the place is inside the stage. The element is inside A
+                // where the copy is valid: its row is, and i is below the k that
+                // are left.
+                unsafe {
+                    async_copy::copy(
+                        self.ring.a,
+                        self.a_to + i * T::PITCH + round * (16 * T::WARPS),
+                        self.a_from[round as usize].offset(i.into()),
+                        a_left > i as i32,
+                    );
+                }
+            }
+            self.a_from[round as usize] = self.a_from[round as usize].offset(SLICE.into());
+        }
+        self.a_to += SLICE * T::PITCH;
+
+        if !matches!(T::COPY_B, CopyB::Engine) {
+            let width = b_width(T::COPY_B);
+            let n = self.work.n;
+            let column = self.column0 + warp::lane() * width;
+            for line in 0..SLICE / T::WARPS {
+                // Rows of B: every warp takes its own of each eight.
+                let k = line * T::WARPS;
+                let inside = self.k_left - (warp::index() as i32) > k as i32;
+                // Columns that are left; none where the row is outside.
+                let left = if inside && column < n { n - column } else { 0 };
+                let from = self.b_from.offset(u64::from(k) * u64::from(n));
+                for i in 0..T::BN / (32 * width) {
+                    let at = i * 32 * width;
+                    let to = self.b_to + k * T::BN + at;
+                    // SAFETY: the place is inside the stage. The elements are
+                    // inside B where the copy is valid; with four at once, all
+                    // are or none is, since rows are a multiple of four long.
+                    unsafe {
+                        if width == 4 {
+                            async_copy::copy_4(self.ring.b, to, from.offset(at.into()), left > at);
+                        } else {
+                            async_copy::copy(self.ring.b, to, from.offset(at.into()), left > at);
+                        }
+                    }
+                }
+            }
+            self.b_from = self.b_from.offset(u64::from(SLICE) * u64::from(n));
+            self.b_to += SLICE * T::BN;
+        }
+        self.k_left -= SLICE as i32;
+    }
+
+    /// Closes the stage and goes on to the next, and to the next segment where
+    /// this was its last step.
+    ///
+    /// # Safety
+    ///
+    /// - The thread has started all of its copies of this stage.
+    #[inline(always)]
+    unsafe fn finish_stage(&mut self) {
+        // SAFETY: the stage is below STAGES, and every thread arrives once a
+        // phase.
+        unsafe { self.ring.full.at(self.stage).arrive_after_copies() };
+        self.stage += 1;
+        if self.stage == STAGES {
+            self.stage = 0;
+            self.parity ^= 1;
+        }
+        self.segment.first += 1;
+        if self.segment.first == self.segment.end {
+            self.segment = self.work.next::<T>(self.segment.tile);
+            self.enter_segment();
+        }
+        self.enter_stage();
+    }
+}
+
+/// Computes this block's tiles of C, and its parts of streamed tiles.
+///
+/// Where a part is not a whole tile, its sums go to a BM×BN piece of `parts`.
+///
+/// # Safety
+///
+/// - `factors` hold matrices of `work`'s sizes that nothing writes meanwhile.
+///   With [`CopyB::Engine`] there is a `b_map`, of boxes of BK×BN, and K is not
+///   0. Unless B is copied 4 bytes at a time, N is a multiple of four and `b`
+///   and `c` start at multiples of 16 bytes.
+/// - `c` holds M·N elements that nothing else touches meanwhile.
+/// - `parts` holds 2·BM·BN elements for each block, unless `work.share` is 0.
+/// - The block has THREADS threads along x, and the grid lies along x.
+#[inline(always)]
+pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize>(
+    ring: Ring<A, B>,
+    factors: Factors,
+    c: GlobalMut<f32>,
+    parts: GlobalMut<f32>,
+    scale: f32,
+    work: Work,
+) {
+    const {
+        assert!(
+            WM == LANE_ROWS * TM && WN == LANE_COLUMNS * TN && LANE_ROWS * LANE_COLUMNS == 32,
+            "a warp's tile is its lanes' tiles"
+        );
+        assert!(
+            A == (STAGES * T::TILE_A) as usize && B == (STAGES * T::TILE_B) as usize,
+            "the ring has STAGES tiles of A and of B"
+        );
+        assert!(
+            T::BM % (16 * T::WARPS) == 0 && T::BM / (16 * T::WARPS) <= MAX_ROUNDS as u32,
+            "warps copy 16 rows of A each, once or twice"
+        );
+        assert!(
+            SLICE.is_multiple_of(T::WARPS),
+            "warps copy equally many rows of B of each eight"
+        );
+        assert!(
+            T::BK % SLICE == 0 && T::BK.is_power_of_two(),
+            "a stage is a whole number of loop bodies, and steps are counted by shifts"
+        );
+        assert!(
+            4 * T::PITCH % 32 == 16,
+            "rows of a tile of A four apart must start 16 banks apart"
+        );
+        assert!(
+            T::BN <= 256 && T::BK <= 256,
+            "a box of the copy engine is at most 256 wide and high"
+        );
+        assert!(
+            STAGES > AHEAD + 1,
+            "one stage is read, AHEAD are full, and one is on its way"
+        );
+    }
+    let (warp, lane) = (warp::index(), warp::lane());
+    if thread::thread_idx_x() == 0 {
+        let engine = u32::from(matches!(T::COPY_B, CopyB::Engine));
+        for stage in 0..STAGES {
+            // SAFETY: this one thread makes each barrier once, and the others
+            // wait below.
+            unsafe {
+                ring.full.at(stage).init(T::THREADS + engine);
+                ring.empty.at(stage).init(T::WARPS);
+            }
+        }
+        barrier::publish();
+    }
+    // Closes write-before-read of the barriers.
+    thread::sync_threads();
+
+    let start = work.start::<T>();
+    if start.tile == Segment::NONE {
+        return;
+    }
+    let mut producer = Producer::<T, A, B>::new(work, factors, ring);
+    for _ in 0..AHEAD {
+        // SAFETY: nobody has read or filled these stages yet.
+        unsafe {
+            producer.copy_by_engine();
+            for _ in 0..T::BK / SLICE {
+                producer.copy_slice();
+            }
+            producer.finish_stage();
+        }
+    }
+    // SAFETY: as above.
+    unsafe { producer.copy_by_engine() };
+
+    // The first element of this thread's first piece; see `warp_tile`.
+    let own_row = warp / T::WARP_COLUMNS * WM + lane / 2 % 4 * 4;
+    let own_column = warp % T::WARP_COLUMNS * WN + (lane % 2 + lane / 8 * 2) * 4;
+
+    // Row i of the tiles from a_at and b_at on, as this thread's fragments.
+    let fragments = |a_at: u32, b_at: u32, i: u32| {
+        // SAFETY: zero bits are the number zero.
+        let (mut a_fragment, mut b_fragment): ([f32; TM as usize], [f32; TN as usize]) =
+            unsafe { core::mem::zeroed() };
+        for piece in 0..TM / 4 {
+            let at = 4 * piece as usize;
+            // SAFETY: the row is below BK and inside the stage, whose full
+            // barrier this thread has waited for.
+            let four = unsafe { ring.a.load_4(a_at + i * T::PITCH + piece * (4 * LANE_ROWS)) };
+            a_fragment[at..at + 4].copy_from_slice(&four);
+        }
+        for piece in 0..TN / 4 {
+            let at = 4 * piece as usize;
+            // SAFETY: as above.
+            let four = unsafe { ring.b.load_4(b_at + i * T::BN + piece * (4 * LANE_COLUMNS)) };
+            b_fragment[at..at + 4].copy_from_slice(&four);
+        }
+        (a_fragment, b_fragment)
+    };
+    // SAFETY: zero bits are the number zero.
+    let mut sums: [[f32; TN as usize]; TM as usize] = unsafe { core::mem::zeroed() };
+    // Back and forth: neighbouring multiply-adds share an operand, which the
+    // register file then delivers once.
+    let add_products = |sums: &mut [[f32; TN as usize]; TM as usize],
+                        (a, b): &([f32; TM as usize], [f32; TN as usize])| {
+        for r in 0..TM as usize {
+            for s in 0..TN as usize {
+                let s = if r % 2 == 1 { TN as usize - 1 - s } else { s };
+                sums[r][s] = math::fma(a[r], b[s], sums[r][s]);
+            }
+        }
+    };
+
+    let mut tile = start.tile;
+    let mut steps_left = start.end - start.first;
+    let (mut stage, mut parity) = (0, 0);
+    let (mut a_at, mut b_at) = (own_row, own_column);
+    // SAFETY: the barrier was made above. Closes write-before-read for stage 0.
+    unsafe { ring.full.at(stage).wait(parity) };
+    let mut now = fragments(a_at, b_at, 0);
+    let mut slice = 0;
+    loop {
+        // LLVM would otherwise unroll by the slices of a stage, past what the
+        // instruction cache holds.
+        slice = gpu::opaque(slice);
+        // SAFETY: `empty` was waited for when this stage was entered.
+        unsafe { producer.copy_slice() };
+        for i in 0..SLICE - 1 {
+            let next = fragments(a_at, b_at, i + 1);
+            add_products(&mut sums, &now);
+            now = next;
+        }
+        a_at += SLICE * T::PITCH;
+        b_at += SLICE * T::BN;
+        slice += 1;
+        let mut done = false;
+        if slice == T::BK / SLICE {
+            slice = 0;
+            steps_left -= 1;
+            done = steps_left == 0;
+            // Every lane has issued its loads of this stage.
+            warp::sync();
+            // SAFETY: the barriers were made above, and each warp arrives once
+            // a phase.
+            unsafe {
+                if lane == 0 {
+                    ring.empty.at(stage).arrive();
+                }
+                producer.finish_stage();
+                // Closes read-before-write for the stage that is filled next.
+                ring.empty.at(producer.stage).wait(producer.parity);
+                producer.copy_by_engine();
+            }
+            stage += 1;
+            if stage == STAGES {
+                stage = 0;
+                parity ^= 1;
+            }
+            if !done || work.next::<T>(tile).tile != Segment::NONE {
+                // SAFETY: as above. Closes write-before-read for the stage that
+                // is read next.
+                unsafe { ring.full.at(stage).wait(parity) };
+            }
+            a_at = stage * T::TILE_A + own_row;
+            b_at = stage * T::TILE_B + own_column;
+        }
+        // Past the last step these are of a stage that nobody has filled. They
+        // are not used.
+        let next = fragments(a_at, b_at, 0);
+        add_products(&mut sums, &now);
+        now = next;
+        if !done {
+            continue;
+        }
+
+        // SAFETY: the caller promises room for C and for the parts.
+        unsafe { store::<T>(&sums, own_row, own_column, c, parts, scale, work, tile) };
+        let segment = work.next::<T>(tile);
+        if segment.tile == Segment::NONE {
+            break;
+        }
+        tile = segment.tile;
+        steps_left = segment.end - segment.first;
+        // SAFETY: zero bits are the number zero.
+        sums = unsafe { core::mem::zeroed() };
+    }
+    // A block must not end with copies under way into its shared memory.
+    async_copy::commit();
+    async_copy::wait::<0>();
+}
+
+/// Writes a thread's sums to C, or to the block's part of a streamed tile.
+///
+/// # Safety
+///
+/// - As [`multiply`], for `c` and `parts`.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "all of it is a thread's state")]
+unsafe fn store<T: Tiling>(
+    sums: &[[f32; TN as usize]; TM as usize],
+    own_row: u32,
+    own_column: u32,
+    c: GlobalMut<f32>,
+    parts: GlobalMut<f32>,
+    scale: f32,
+    work: Work,
+    tile: u32,
+) {
+    // Where the tile's first element goes, the length of a row there, and how
+    // much of the tile lies inside.
+    let (to, pitch, rows, columns) = match work.piece::<T>(tile) {
+        Some(piece) => {
+            let start = u64::from(piece) * u64::from(T::BM * T::BN);
+            (parts.offset(start), T::BN, T::BM, T::BN)
+        }
+        None => {
+            let (row0, column0) = work.origin::<T>(tile);
+            let start = u64::from(row0) * u64::from(work.n) + u64::from(column0);
+            (c.offset(start), work.n, work.m - row0, work.n - column0)
+        }
+    };
+    let to = to.offset(u64::from(own_row) * u64::from(pitch) + u64::from(own_column));
+    for (r, row) in sums.iter().enumerate() {
+        let r = r as u32 / 4 * (4 * LANE_ROWS) + r as u32 % 4;
+        let to = to.offset(u64::from(r) * u64::from(pitch));
+        for piece in 0..TN / 4 {
+            let at = 4 * piece as usize;
+            let column = piece * (4 * LANE_COLUMNS);
+            let four: [f32; 4] = core::array::from_fn(|i| math::mul(scale, row[at + i]));
+            if own_row + r >= rows {
+                continue;
+            }
+            // SAFETY: each element is inside, and this thread's alone. Four at
+            // once are inside or none is, since rows are a multiple of four
+            // long, and aligned, since both buffers are.
+            unsafe {
+                if matches!(T::COPY_B, CopyB::Any) {
+                    for (i, value) in four.into_iter().enumerate() {
+                        if own_column + column + (i as u32) < columns {
+                            to.store(u64::from(column) + i as u64, value);
+                        }
+                    }
+                } else if own_column + column < columns {
+                    to.store_4(column.into(), four);
+                }
+            }
+        }
+    }
+}
+
+/// Declares a tiling and a kernel of it that copies B by `cp.async`.
+macro_rules! persistent_kernel {
+    ($(#[$meta:meta])* $tiling:ident: $rows:literal by $columns:literal warps, BK $bk:literal, $copy:ident, $kernel:ident, $blocks:literal) => {
+        $(#[$meta])*
+        pub struct $tiling;
+
+        impl Tiling for $tiling {
+            const WARP_ROWS: u32 = $rows;
+            const WARP_COLUMNS: u32 = $columns;
+            const BK: u32 = $bk;
+            const COPY_B: CopyB = CopyB::$copy;
+        }
+
+        kernel! {
+            /// C (m×n) = `scale` · A (m×k) · B (k×n).
+            ///
+            /// # Safety
+            ///
+            /// - As [`multiply`], for this tiling, whose parameters these are.
+            pub unsafe fn $kernel(
+                a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>, parts: GlobalMut<f32>,
+                m: u32, n: u32, k: u32, scale: f32, whole: u32, share: u32,
+            )
+            needs("sm_80")
+            launch_bounds($tiling::THREADS, $blocks)
+            dynamic_shared {
+                tiles_a: [f32; (STAGES * $tiling::TILE_A) as usize],
+                tiles_b: [f32; (STAGES * $tiling::TILE_B) as usize],
+                full: [Barrier; STAGES as usize],
+                empty: [Barrier; STAGES as usize],
+            }
+            {
+                let ring = Ring { a: tiles_a, b: tiles_b, full, empty };
+                let factors = Factors { a, b, b_map: None };
+                let work = Work { m, n, k, whole, share };
+                // SAFETY: the caller's promise.
+                unsafe { multiply::<$tiling, _, _>(ring, factors, c, parts, scale, work) };
+            }
+        }
+    };
+}
+
+persistent_kernel! {
+    /// Tiles of 128×256 for any N.
+    LargeAny: 4 by 2 warps, BK 16, Any, gemm_persistent_128x256_any, 1
+}
+persistent_kernel! {
+    /// Tiles of 128×256 for N a multiple of four.
+    LargeWide: 4 by 2 warps, BK 16, Wide, gemm_persistent_128x256_wide, 1
+}
+persistent_kernel! {
+    /// Tiles of 128×128 for any N, two blocks on a multiprocessor.
+    MediumAny: 4 by 1 warps, BK 16, Any, gemm_persistent_128x128_any, 2
+}
+persistent_kernel! {
+    /// Tiles of 64×128 for any N, four blocks on a multiprocessor.
+    SmallAny: 2 by 1 warps, BK 16, Any, gemm_persistent_64x128_any, 4
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) use table::VARIANTS;
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) use table::{Kernel, LARGE_ANY, LARGE_WIDE, MEDIUM_ANY, SMALL_ANY};
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod table {
+    use super::*;
+    use crate::gemm::{ElementType::F32, Shape, Variant};
+    use crate::launch::{Buffer, ComputeCapability, DeviceLimits, Dim3, Entry, Launch, Plan};
+    use crate::launch::{MAX_GRID_X, PlanError};
+
+    /// A kernel of this technique, as plans see it.
+    pub struct Kernel {
+        /// What is launched.
+        pub entry: &'static Entry,
+        /// Rows of a block's tile.
+        pub bm: u32,
+        /// Columns of a block's tile.
+        pub bn: u32,
+        /// Depth of a step along K.
+        pub bk: u32,
+        /// Blocks that fit on a multiprocessor.
+        pub blocks: u32,
+        /// What share of the large tiles' rate the kernel reaches.
+        pub rate: f64,
+        /// What N must be a multiple of.
+        pub columns: u32,
+        /// Whether it takes K = 0.
+        pub empty_k: bool,
+        /// A launch: grid, C, parts, shape, whole, share.
+        pub launch: fn(Dim3, Buffer, Shape, u32, u32) -> Launch,
+    }
+
+    impl Kernel {
+        /// Whether it computes products of this shape.
+        pub fn takes(&self, shape: Shape) -> bool {
+            shape.n().is_multiple_of(self.columns) && (self.empty_k || shape.k() > 0)
+        }
+
+        /// Tiles of C.
+        ///
+        /// # Errors
+        ///
+        /// [`PlanError::Limit`] where they are more than can be numbered.
+        pub fn tiles(&self, shape: Shape) -> Result<u32, PlanError> {
+            let tiles =
+                u64::from(shape.m().div_ceil(self.bm)) * u64::from(shape.n().div_ceil(self.bn));
+            u32::try_from(tiles)
+                .ok()
+                .filter(|tiles| *tiles <= MAX_GRID_X)
+                .ok_or(PlanError::Limit {
+                    kernel: self.entry.name,
+                    what: "tiles of C",
+                    needed: tiles,
+                    limit: MAX_GRID_X.into(),
+                })
+        }
+
+        /// Steps along K.
+        pub fn steps(&self, shape: Shape) -> u32 {
+            shape.k().div_ceil(self.bk).max(1)
+        }
+
+        /// Blocks that run at one time.
+        pub fn slots(&self, limits: &DeviceLimits) -> u32 {
+            self.blocks * limits.multiprocessors.max(1)
+        }
+
+        /// The plan that computes every tile as a whole.
+        ///
+        /// # Errors
+        ///
+        /// As [`tiles`](Self::tiles).
+        pub fn whole(&self, shape: Shape, limits: &DeviceLimits) -> Result<Plan, PlanError> {
+            let tiles = self.tiles(shape)?;
+            let grid = Dim3::x(tiles.min(self.slots(limits)));
+            Ok(Plan::single((self.launch)(
+                grid,
+                Buffer::C,
+                shape,
+                tiles,
+                0,
+            )))
+        }
+    }
+
+    macro_rules! kernel_of {
+        ($tiling:ident, $kernel:ident, $blocks:literal, $rate:literal) => {
+            Kernel {
+                entry: &$kernel::ENTRY,
+                bm: $tiling::BM,
+                bn: $tiling::BN,
+                bk: $tiling::BK,
+                blocks: $blocks,
+                rate: $rate,
+                columns: b_width($tiling::COPY_B),
+                empty_k: true,
+                launch: |grid, parts, shape, whole, share| {
+                    $kernel::launch(
+                        grid,
+                        Dim3::x($tiling::THREADS),
+                        Buffer::A,
+                        Buffer::B,
+                        Buffer::C,
+                        parts,
+                        shape.m(),
+                        shape.n(),
+                        shape.k(),
+                        1.0,
+                        whole,
+                        share,
+                    )
+                },
+            }
+        };
+    }
+
+    pub const LARGE_ANY: Kernel = kernel_of!(LargeAny, gemm_persistent_128x256_any, 1, 0.98);
+    pub const LARGE_WIDE: Kernel = kernel_of!(LargeWide, gemm_persistent_128x256_wide, 1, 0.98);
+    pub const MEDIUM_ANY: Kernel = kernel_of!(MediumAny, gemm_persistent_128x128_any, 2, 0.96);
+    pub const SMALL_ANY: Kernel = kernel_of!(SmallAny, gemm_persistent_64x128_any, 4, 0.9);
+
+    pub const VARIANTS: &[Variant] = &[Variant {
+        name: "persistent",
+        summary: "blocks that compute many tiles, copies that run ahead across them",
+        source: file!(),
+        input: F32,
+        accumulator: F32,
+        output: F32,
+        min_compute_capability: ComputeCapability::new(8, 0),
+        entries: &[LARGE_ANY.entry, LARGE_WIDE.entry],
+        plan: |shape, limits| {
+            let kernel = if LARGE_WIDE.takes(shape) {
+                LARGE_WIDE
+            } else {
+                LARGE_ANY
+            };
+            kernel.whole(shape, limits)
+        },
+    }];
+}

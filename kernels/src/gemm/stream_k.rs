@@ -1,0 +1,382 @@
+//! Stream-K: blocks share the steps of the last tiles evenly.
+//!
+//! A device runs so many blocks at a time. Tiles that are no multiple of that
+//! leave some of it idle in the last round: 512 tiles on 132 multiprocessors
+//! take four rounds, and 3.88 would do. And a product of few tiles uses few
+//! multiprocessors, however long its K.
+//!
+//! What changed since [`persistent`](super::persistent), whose kernels these
+//! are: the tiles of the last round are not given out whole. Their steps along K
+//! are counted through, tile after tile, and each block takes an equal share of
+//! them, wherever that begins and ends.
+//!
+//! ```text
+//!           tile 0            tile 1            tile 2
+//!  steps   ├─────────────────┼─────────────────┼─────────────────┤
+//!  blocks  ├───── 0 ────┼──── 1 ─────┼──── 2 ─────┼───── 3 ──────┤
+//!  parts    0 begins here 1   1 ends  2  2 ends     3
+//! ```
+//!
+//! A block whose share is less than a tile leaves its sums, its part, in the
+//! workspace: in one piece for the tile in which its share begins, in a second
+//! for the tile in which it ends. A second launch adds up each tile's parts, in
+//! the order of the blocks: the same inputs give the same bits each time, which
+//! atomic additions would not.
+//!
+//! Splitting K for a product of few tiles is the same thing, with all tiles in
+//! the last round.
+
+#![cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_80"))]
+
+use super::persistent::origin;
+use crate::gpu::{Global, GlobalMut, Shared, math, thread};
+
+/// Threads in a block that adds up parts.
+pub const THREADS: u32 = 256;
+/// Numbers that such a block holds: four a thread.
+const HELD: usize = 4 * THREADS as usize;
+
+/// What adds up parts must know of the launch that made them.
+#[derive(Clone, Copy)]
+struct Parts {
+    /// Rows and columns of C.
+    m: u32,
+    n: u32,
+    /// Rows and columns of a tile.
+    bm: u32,
+    bn: u32,
+    /// Steps of a tile.
+    steps: u32,
+    /// The first tile that was streamed.
+    whole: u32,
+    /// Steps that each block took.
+    share: u32,
+    /// Teams of threads that split a tile's parts among themselves.
+    teams: u32,
+}
+
+/// Adds up the parts of THREADS / teams · 4 neighbouring elements of a tile.
+///
+/// Threads stand in `teams` teams. Thread t of a team adds four elements of
+/// every part that is the team's, and the first team adds up what all have.
+///
+/// # Safety
+///
+/// - `from` holds the parts that blocks left.
+/// - `c` holds M·N elements that nothing else touches meanwhile.
+#[inline(always)]
+unsafe fn add_parts(held: Shared<f32, HELD>, from: Global<f32>, c: GlobalMut<f32>, parts: Parts) {
+    let Parts {
+        bm,
+        bn,
+        steps,
+        share,
+        teams,
+        ..
+    } = parts;
+    // The launch gives powers of two and no zero; without this the divisions
+    // would check.
+    let width = THREADS / teams;
+    let blocks_of_tile = bm * bn / (4 * width);
+    let streamed = thread::block_idx_x() / blocks_of_tile;
+    let t = thread::thread_idx_x();
+    let (team, lane) = (t / width, t % width);
+    // The thread's first element, of a tile row by row.
+    let element = (thread::block_idx_x() % blocks_of_tile * width + lane) * 4;
+
+    let tile_first = streamed * steps;
+    let (first, last) = (tile_first / share, (tile_first + steps - 1) / share);
+    // One block computed the tile as a whole, and wrote it to C.
+    if first == last {
+        return;
+    }
+    let count = (last - first + 1).div_ceil(teams);
+    let mut block = first + team * count;
+    let end = if block + count < last + 1 {
+        block + count
+    } else {
+        last + 1
+    };
+    let mut sums = [0.0; 4];
+    while block < end {
+        // The tile's first block may have begun before it. It is the only one.
+        let piece = 2 * block + u32::from(block * share < tile_first);
+        let at = u64::from(piece) * u64::from(bm * bn) + u64::from(element);
+        // SAFETY: the block left this piece, and elements of a piece are a
+        // multiple of four, in memory that starts at a multiple of 16 bytes.
+        let four = unsafe { from.load_4(at) };
+        for (sum, value) in sums.iter_mut().zip(&four) {
+            *sum = math::add(*sum, *value);
+        }
+        block += 1;
+    }
+    if teams > 1 {
+        // SAFETY: each thread writes its own four, and reads others' after the
+        // barrier.
+        unsafe { held.store_4(4 * t, sums) };
+        // Closes write-before-read.
+        thread::sync_threads();
+        if team != 0 {
+            return;
+        }
+        for other in 1..teams {
+            // SAFETY: as above.
+            let four = unsafe { held.load_4(4 * (other * width + lane)) };
+            for (sum, value) in sums.iter_mut().zip(&four) {
+                *sum = math::add(*sum, *value);
+            }
+        }
+    }
+    let (row0, column0) = origin(parts.whole + streamed, parts.m, parts.n, bm, bn);
+    // SAFETY: the caller promises C, and no other thread has these elements.
+    unsafe {
+        let mut c = c.matrix(parts.m, parts.n);
+        c.put_4(row0 + element / bn, column0 + element % bn, sums);
+    }
+}
+
+kernel! {
+    /// Adds up the parts of streamed tiles of `bm`×`bn`, and writes C (m×n).
+    ///
+    /// # Safety
+    ///
+    /// - `parts` holds what a launch with these `whole` and `share` left there,
+    ///   of tiles of `bm`×`bn` and `steps` steps. It starts at a multiple of 16
+    ///   bytes.
+    /// - `c` points at m·n elements that nothing else touches meanwhile.
+    /// - `bn` is a multiple of four, and `bm`·`bn` of 1,024. `teams` is 1, 2, 4
+    ///   or 8. None of them is zero, nor are `steps` and `share`.
+    /// - Blocks have [`THREADS`] threads along x. There are `bm`·`bn`·`teams` /
+    ///   1,024 for each streamed tile, along x.
+    pub unsafe fn gemm_add_parts(
+        parts: Global<f32>, c: GlobalMut<f32>, m: u32, n: u32, bm: u32, bn: u32,
+        steps: u32, whole: u32, share: u32, teams: u32,
+    )
+    needs("sm_80")
+    launch_bounds(THREADS)
+    shared { held: [f32; HELD] }
+    {
+        let made = Parts { m, n, bm, bn, steps, whole, share, teams };
+        // SAFETY: the caller's promise.
+        unsafe { add_parts(held, parts, c, made) };
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) use table::VARIANTS;
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod table {
+    use super::{THREADS, gemm_add_parts};
+    use crate::gemm::persistent::{Kernel, LARGE_ANY, LARGE_WIDE, MEDIUM_ANY, SMALL_ANY};
+    use crate::gemm::tma::{LARGE_TMA, MEDIUM_TMA};
+    use crate::gemm::{ElementType::F32, Shape, Variant};
+    use crate::launch::{Buffer, ComputeCapability, DeviceLimits, Dim3, Entry, Plan, PlanError};
+
+    /// Floating-point operations that a multiprocessor does in a microsecond,
+    /// roughly: 128 multiply-adds a cycle, at 1.5 GHz.
+    const FLOPS_PER_MICROSECOND: f64 = 2.0 * 128.0 * 1500.0;
+    /// What leaving parts and adding them up costs, in microseconds: a launch,
+    /// and the traffic of a round of parts. Measured on an H200.
+    const ADDING_UP: f64 = 10.0;
+    /// The least share of a block, in steps. Less than that is all start-up.
+    const LEAST_SHARE: u32 = 4;
+
+    /// How a kernel's tiles are given out, and what that takes.
+    struct Schedule {
+        kernel: &'static Kernel,
+        whole: u32,
+        share: u32,
+        blocks: u32,
+        tiles: u32,
+        /// Microseconds, roughly. Only good for comparing.
+        cost: f64,
+    }
+
+    impl Schedule {
+        /// The better of giving out all tiles whole, and streaming those of the
+        /// last round.
+        fn best(
+            kernel: &'static Kernel,
+            shape: Shape,
+            limits: &DeviceLimits,
+        ) -> Result<Self, PlanError> {
+            let (tiles, steps) = (kernel.tiles(shape)?, kernel.steps(shape));
+            let slots = kernel.slots(limits);
+            // Blocks of one multiprocessor share its rate.
+            let step = 2.0 * f64::from(kernel.bm) * f64::from(kernel.bn) * f64::from(kernel.bk)
+                / FLOPS_PER_MICROSECOND
+                / kernel.rate;
+            // A multiprocessor with fewer blocks than fit runs each the faster.
+            let time = |steps: f64, blocks: u32| {
+                let at_once = blocks.div_ceil(limits.multiprocessors.max(1));
+                steps * step * f64::from(at_once.min(kernel.blocks))
+            };
+            let all_whole = Self {
+                kernel,
+                whole: tiles,
+                share: 0,
+                blocks: tiles.min(slots),
+                tiles,
+                cost: time(f64::from(tiles.div_ceil(slots)) * f64::from(steps), tiles),
+            };
+            let rounds = tiles / slots;
+            let streamed = tiles % slots;
+            // Steps are counted in 32 bits.
+            let Some(total) = streamed.checked_mul(steps).filter(|total| *total > 0) else {
+                return Ok(all_whole);
+            };
+            let share = total.div_ceil(slots).max(LEAST_SHARE.min(steps));
+            let blocks = if rounds == 0 {
+                total.div_ceil(share)
+            } else {
+                slots
+            };
+            let streaming = Self {
+                kernel,
+                whole: rounds * slots,
+                share,
+                blocks,
+                tiles,
+                cost: time(
+                    f64::from(rounds) * f64::from(steps) + f64::from(share),
+                    blocks,
+                ) + ADDING_UP,
+            };
+            Ok(if streaming.cost < all_whole.cost {
+                streaming
+            } else {
+                all_whole
+            })
+        }
+
+        fn plan(&self, shape: Shape, limits: &DeviceLimits) -> Result<Plan, PlanError> {
+            if self.share == 0 {
+                return self.kernel.whole(shape, limits);
+            }
+            let kernel = self.kernel;
+            let piece = u64::from(kernel.bm) * u64::from(kernel.bn);
+            let steps = kernel.steps(shape);
+            // Parts of one tile. Where they are many, teams of threads split
+            // them; where few, a block covers more elements.
+            let parts = steps.div_ceil(self.share) + 1;
+            let teams = if parts > 8 { 8 } else { 1 };
+            let streamed = self.tiles - self.whole;
+            let per_tile = kernel.bm * kernel.bn / (4 * THREADS) * teams;
+            Ok(Plan {
+                workspace_bytes: 2 * u64::from(self.blocks) * piece * size_of::<f32>() as u64,
+                launches: std::vec![
+                    (kernel.launch)(
+                        Dim3::x(self.blocks),
+                        Buffer::Workspace(0),
+                        shape,
+                        self.whole,
+                        self.share,
+                    ),
+                    gemm_add_parts::launch(
+                        Dim3::x(streamed * per_tile),
+                        Dim3::x(THREADS),
+                        Buffer::Workspace(0),
+                        Buffer::C,
+                        shape.m(),
+                        shape.n(),
+                        kernel.bm,
+                        kernel.bn,
+                        steps,
+                        self.whole,
+                        self.share,
+                        teams,
+                    ),
+                ],
+            })
+        }
+    }
+
+    /// The first kernel of each list that the code has and that takes the shape.
+    const LARGE: &[&Kernel] = &[&LARGE_TMA, &LARGE_WIDE, &LARGE_ANY];
+    const MEDIUM: &[&Kernel] = &[&MEDIUM_TMA, &MEDIUM_ANY];
+    const SMALL: &[&Kernel] = &[&SMALL_ANY];
+
+    /// The cheapest schedule of a kernel of each size.
+    fn plan(
+        sizes: &[&[&'static Kernel]],
+        shape: Shape,
+        limits: &DeviceLimits,
+    ) -> Result<Plan, PlanError> {
+        let mut best: Option<Schedule> = None;
+        let mut failed = None;
+        for kernels in sizes {
+            let kernel = kernels
+                .iter()
+                .find(|kernel| limits.code.has(kernel.entry.needs) && kernel.takes(shape));
+            let Some(kernel) = kernel else { continue };
+            match Schedule::best(kernel, shape, limits) {
+                Ok(schedule) if best.as_ref().is_none_or(|best| schedule.cost < best.cost) => {
+                    best = Some(schedule);
+                }
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        match (best, failed) {
+            (Some(schedule), _) => schedule.plan(shape, limits),
+            (None, Some(error)) => Err(error),
+            // Every list ends with a kernel for any shape, so its code is what
+            // is missing.
+            (None, None) => Err(PlanError::Code {
+                kernel: SMALL_ANY.entry.name,
+                needed: SMALL_ANY.entry.needs,
+                found: limits.code,
+            }),
+        }
+    }
+
+    const ENTRIES: &[&Entry] = &[
+        LARGE_TMA.entry,
+        LARGE_WIDE.entry,
+        LARGE_ANY.entry,
+        MEDIUM_TMA.entry,
+        MEDIUM_ANY.entry,
+        SMALL_ANY.entry,
+        &gemm_add_parts::ENTRY,
+    ];
+
+    macro_rules! variant {
+        ($name:literal, $summary:literal, $sizes:expr) => {
+            Variant {
+                name: $name,
+                summary: $summary,
+                source: file!(),
+                input: F32,
+                accumulator: F32,
+                output: F32,
+                min_compute_capability: ComputeCapability::new(8, 0),
+                entries: ENTRIES,
+                plan: |shape, limits| plan($sizes, shape, limits),
+            }
+        };
+    }
+
+    pub const VARIANTS: &[Variant] = &[
+        variant!(
+            "stream_k_large",
+            "tiles of 128×256, the last round's shared evenly",
+            &[LARGE]
+        ),
+        variant!(
+            "stream_k_medium",
+            "tiles of 128×128, the last round's shared evenly",
+            &[MEDIUM]
+        ),
+        variant!(
+            "stream_k_small",
+            "tiles of 64×128, the last round's shared evenly",
+            &[SMALL]
+        ),
+        variant!(
+            "stream_k",
+            "tiles of the size that suits the shape, the last round's shared evenly",
+            &[LARGE, MEDIUM, SMALL]
+        ),
+    ];
+}
