@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     let builder = Builder::new("../kernels")
         .architectures(&["sm_75"])
         // Waiting on a barrier in shared memory came with PTX 7.1.
-        .architecture(ampere.with_ptx(7, 1))
+        .architecture(ampere.with_ptx(7, 5))
         .architectures(&["sm_90a"])
         // Register tiles are arrays, and every loop over one must unroll
         // whole: an index at run time would put the array into memory.

@@ -9,12 +9,18 @@ use host::{Error, Gpu, Matrix, ptx};
 use kernels::gemm::{self, Shape, Variant};
 use kernels::launch::Plan;
 
+/// The variants that the GPU and the code on it have.
+fn variants(gpu: &Gpu) -> impl Iterator<Item = &'static Variant> {
+    let limits = &gpu.info().limits;
+    gemm::all().filter(|variant| variant.runs_on(limits))
+}
+
 fn check_all(gpu: &Gpu, cases: impl IntoIterator<Item = Case>) {
     let mut failures = Vec::new();
     for case in cases {
         let (a, b) = case.factors(7);
         let mut problem = Problem::new(gpu, &a, &b).unwrap();
-        for variant in gemm::all() {
+        for variant in variants(gpu) {
             let verdict = problem.verify(variant).unwrap();
             if !verdict.passed() {
                 failures.push(format!(
@@ -54,7 +60,7 @@ fn every_ptx_that_the_device_takes_is_right() {
 
 /// C for each variant, from factors given as functions of the index.
 fn products(gpu: &Gpu, a: &Matrix, b: &Matrix) -> Vec<(&'static str, Matrix)> {
-    gemm::all()
+    variants(gpu)
         .map(|variant| (variant.name, gpu.multiply(variant.name, a, b).unwrap()))
         .collect()
 }
@@ -169,6 +175,7 @@ static GREEDY: Variant = Variant {
     accumulator: gemm::ElementType::F32,
     output: gemm::ElementType::F32,
     min_compute_capability: kernels::launch::ComputeCapability::new(7, 5),
+    needs: kernels::launch::Target::BASELINE,
     entries: &[],
 };
 

@@ -519,10 +519,10 @@ pub enum PlanError {
         /// The device's.
         found: ComputeCapability,
     },
-    /// The code that is loaded on the device lacks a kernel.
+    /// The code that is loaded on the device lacks a variant or a kernel.
     Code {
-        /// The kernel.
-        kernel: &'static str,
+        /// Its name.
+        what: &'static str,
         /// The target that the kernel needs.
         needed: Target,
         /// The target of the code.
@@ -554,12 +554,12 @@ impl fmt::Display for PlanError {
                  choose another variant (`matmul list` shows what each needs)"
             ),
             Self::Code {
-                kernel,
+                what,
                 needed,
                 found,
             } => write!(
                 f,
-                "{kernel} needs the features of {needed}, and the device runs code for {found}; \
+                "{what} needs the features of {needed}, and the device runs code for {found}; \
                  choose another variant (`matmul list` shows what each needs)"
             ),
             Self::Limit {
@@ -590,7 +590,7 @@ impl DeviceLimits {
             let entry = launch.entry;
             if !self.code.has(entry.needs) {
                 return Err(PlanError::Code {
-                    kernel: entry.name,
+                    what: entry.name,
                     needed: entry.needs,
                     found: self.code,
                 });

@@ -213,7 +213,7 @@ pub(super) use table::VARIANTS;
 mod table {
     use super::{BM, BN, THREADS, gemm_async_copy};
     use crate::gemm::{ElementType::F32, Variant};
-    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan};
+    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan, Target};
 
     pub const VARIANTS: &[Variant] = &[Variant {
         name: "async_copy",
@@ -223,6 +223,7 @@ mod table {
         accumulator: F32,
         output: F32,
         min_compute_capability: ComputeCapability::new(8, 0),
+        needs: Target::parse("sm_80"),
         entries: &[&gemm_async_copy::ENTRY],
         plan: |shape, _| {
             let (m, n, k) = (shape.m(), shape.n(), shape.k());

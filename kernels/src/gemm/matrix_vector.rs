@@ -40,8 +40,10 @@ pub const ROW_COLUMNS: u32 = 32;
 const TEAM: u32 = ROW_COLUMNS / 4;
 /// Teams, each of which takes its own rows of B.
 const TEAMS: u32 = ROW_THREADS / TEAM;
+/// Teams whose sums one of them adds up.
+const FAN: u32 = 16;
 /// Loads that a thread has under way.
-const AT_ONCE: u32 = 4;
+const AT_ONCE: u32 = 8;
 
 /// Adds the products of this lane's part of a row of A and a column of B.
 ///
@@ -92,7 +94,11 @@ unsafe fn dot<const WIDE: bool>(a: Global<f32>, b: Global<f32>, pitch: u32, k: u
         }
         at += step;
     }
-    math::add(math::add(sums[0], sums[1]), math::add(sums[2], sums[3]))
+    let mut total = 0.0;
+    for sum in sums {
+        total = math::add(total, sum);
+    }
+    total
 }
 
 /// Adds up the products of this team's rows of B, from row `team` on, with the
@@ -239,23 +245,33 @@ kernel! {
                 }
             };
         }
-        // Halves the teams that have something to add, down to team 0.
+        // Every FAN-th team adds up its own sums and those of the FAN − 1 teams
+        // after it, twice.
+        const { assert!(TEAMS == FAN * FAN / 2, "the second time there are half as many") }
         // SAFETY: every index is below four a thread, and barriers stand between
         // one thread's write and another's read.
         unsafe {
             held.store_4(4 * t, sums);
-            let mut teams = TEAMS / 2;
-            while teams > 0 {
-                // Closes write-before-read.
-                thread::sync_threads();
-                if team < teams {
-                    let others = held.load_4(4 * (t + teams * TEAM));
-                    for (sum, other) in sums.iter_mut().zip(&others) {
+            // Closes write-before-read.
+            thread::sync_threads();
+            if team % FAN == 0 {
+                for other in 1..FAN {
+                    let theirs = held.load_4(4 * (t + other * TEAM));
+                    for (sum, other) in sums.iter_mut().zip(&theirs) {
                         *sum = math::add(*sum, *other);
                     }
-                    held.store_4(4 * t, sums);
                 }
-                teams /= 2;
+                held.store_4(4 * t, sums);
+            }
+            // Closes write-before-read.
+            thread::sync_threads();
+            if team == 0 {
+                for other in 1..TEAMS / FAN {
+                    let theirs = held.load_4(4 * (t + other * FAN * TEAM));
+                    for (sum, other) in sums.iter_mut().zip(&theirs) {
+                        *sum = math::add(*sum, *other);
+                    }
+                }
             }
             if team == 0 {
                 let mut c = c.matrix(m, n);
@@ -272,7 +288,7 @@ pub(super) use table::VARIANTS;
 mod table {
     use super::{DOT_ROWS, DOT_THREADS, ROW_COLUMNS, ROW_THREADS, gemm_dot, gemm_row};
     use crate::gemm::{ElementType::F32, Variant};
-    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan};
+    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan, Target};
 
     pub const VARIANTS: &[Variant] = &[Variant {
         name: "matrix_vector",
@@ -282,6 +298,7 @@ mod table {
         accumulator: F32,
         output: F32,
         min_compute_capability: ComputeCapability::new(7, 5),
+        needs: Target::BASELINE,
         entries: &[&gemm_dot::ENTRY, &gemm_row::ENTRY],
         plan: |shape, _| {
             let (m, n, k) = (shape.m(), shape.n(), shape.k());

@@ -45,7 +45,7 @@ mod table {
         async_copy, double_buffered, matrix_vector, naive, naive_uncoalesced, persistent, stream_k,
         thread_tile_1d, thread_tile_2d, tiled, tma, vectorized, warp_tile,
     };
-    use crate::launch::{ComputeCapability, DeviceLimits, Entry, Plan, PlanError};
+    use crate::launch::{ComputeCapability, DeviceLimits, Entry, Plan, PlanError, Target};
     use core::fmt;
 
     /// Every variant, slowest idea first. One line for each file.
@@ -222,6 +222,9 @@ mod table {
         pub output: ElementType,
         /// The oldest device it runs on.
         pub min_compute_capability: ComputeCapability,
+        /// The target without whose features it can't be. A variant with
+        /// kernels for several takes those that the loaded code has.
+        pub needs: Target,
         /// The kernels that its plans launch.
         pub entries: &'static [&'static Entry],
         /// The plan for a shape that is not empty; see [`Variant::plan`].
@@ -229,6 +232,12 @@ mod table {
     }
 
     impl Variant {
+        /// Whether a device, with the code that is loaded on it, runs this
+        /// variant. A shape may still be beyond it.
+        pub fn runs_on(&self, limits: &DeviceLimits) -> bool {
+            limits.compute_capability >= self.min_compute_capability && limits.code.has(self.needs)
+        }
+
         /// The launches that compute a product on a device, checked against the
         /// device's limits.
         ///
@@ -242,6 +251,13 @@ mod table {
                     variant: self.name,
                     needed: self.min_compute_capability,
                     found: limits.compute_capability,
+                });
+            }
+            if !limits.code.has(self.needs) {
+                return Err(PlanError::Code {
+                    what: self.name,
+                    needed: self.needs,
+                    found: limits.code,
                 });
             }
             if shape.is_empty() {

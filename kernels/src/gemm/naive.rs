@@ -76,7 +76,7 @@ pub(super) use table::VARIANTS;
 mod table {
     use super::{gemm_naive_16, gemm_naive_32};
     use crate::gemm::{ElementType::F32, Variant};
-    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan};
+    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan, Target};
 
     macro_rules! variant {
         ($name:literal, $kernel:ident, $block:literal) => {
@@ -93,6 +93,7 @@ mod table {
                 accumulator: F32,
                 output: F32,
                 min_compute_capability: ComputeCapability::new(7, 5),
+                needs: Target::BASELINE,
                 entries: &[&$kernel::ENTRY],
                 plan: |shape, _| {
                     let (m, n, k) = (shape.m(), shape.n(), shape.k());

@@ -57,7 +57,7 @@ pub(super) use table::VARIANTS;
 mod table {
     use super::{BLOCK, gemm_naive_uncoalesced};
     use crate::gemm::{ElementType::F32, Variant};
-    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan};
+    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan, Target};
 
     pub const VARIANTS: &[Variant] = &[Variant {
         name: "naive_uncoalesced",
@@ -67,6 +67,7 @@ mod table {
         accumulator: F32,
         output: F32,
         min_compute_capability: ComputeCapability::new(7, 5),
+        needs: Target::BASELINE,
         entries: &[&gemm_naive_uncoalesced::ENTRY],
         plan: |shape, _| {
             let (m, n, k) = (shape.m(), shape.n(), shape.k());

@@ -90,13 +90,20 @@ unsafe fn add_parts(held: Shared<f32, HELD>, from: Global<f32>, c: GlobalMut<f32
     if first == last {
         return;
     }
+    let (row0, column0) = origin(parts.whole + streamed, parts.m, parts.n, bm, bn);
+    let (row, column) = (row0 + element / bn, column0 + element % bn);
+    // Blocks whose parts this team adds up: none where the elements lie outside
+    // C, which has no parts there.
     let count = (last - first + 1).div_ceil(teams);
     let mut block = first + team * count;
-    let end = if block + count < last + 1 {
-        block + count
-    } else {
-        last + 1
-    };
+    let mut end = block;
+    if row < parts.m && column < parts.n {
+        end = if block + count < last + 1 {
+            block + count
+        } else {
+            last + 1
+        };
+    }
     let mut sums = [0.0; 4];
     while block < end {
         // The tile's first block may have begun before it. It is the only one.
@@ -127,11 +134,10 @@ unsafe fn add_parts(held: Shared<f32, HELD>, from: Global<f32>, c: GlobalMut<f32
             }
         }
     }
-    let (row0, column0) = origin(parts.whole + streamed, parts.m, parts.n, bm, bn);
     // SAFETY: the caller promises C, and no other thread has these elements.
     unsafe {
         let mut c = c.matrix(parts.m, parts.n);
-        c.put_4(row0 + element / bn, column0 + element % bn, sums);
+        c.put_4(row, column, sums);
     }
 }
 
@@ -171,14 +177,21 @@ mod table {
     use crate::gemm::persistent::{Kernel, LARGE_ANY, LARGE_WIDE, MEDIUM_ANY, SMALL_ANY};
     use crate::gemm::tma::{LARGE_TMA, MEDIUM_TMA};
     use crate::gemm::{ElementType::F32, Shape, Variant};
-    use crate::launch::{Buffer, ComputeCapability, DeviceLimits, Dim3, Entry, Plan, PlanError};
+    use crate::launch::{
+        Buffer, ComputeCapability, DeviceLimits, Dim3, Entry, Plan, PlanError, Target,
+    };
 
     /// Floating-point operations that a multiprocessor does in a microsecond,
-    /// roughly: 128 multiply-adds a cycle, at 1.5 GHz.
-    const FLOPS_PER_MICROSECOND: f64 = 2.0 * 128.0 * 1500.0;
+    /// roughly: 128 multiply-adds a cycle, nine cycles of ten, at 1.75 GHz.
+    const FLOPS_PER_MICROSECOND: f64 = 2.0 * 128.0 * 0.9 * 1750.0;
     /// What leaving parts and adding them up costs, in microseconds: a launch,
     /// and the traffic of a round of parts. Measured on an H200.
-    const ADDING_UP: f64 = 10.0;
+    const ADDING_UP: f64 = 12.0;
+    /// Warps that a multiprocessor issues from at one time.
+    const SCHEDULERS: u32 = 4;
+    /// How much longer a step takes where each of them has a single warp, with
+    /// no other to issue from while that one waits.
+    const LONE_WARPS: f64 = 1.15;
     /// The least share of a block, in steps. Less than that is all start-up.
     const LEAST_SHARE: u32 = 4;
 
@@ -210,7 +223,11 @@ mod table {
             // A multiprocessor with fewer blocks than fit runs each the faster.
             let time = |steps: f64, blocks: u32| {
                 let at_once = blocks.div_ceil(limits.multiprocessors.max(1));
-                steps * step * f64::from(at_once.min(kernel.blocks))
+                let at_once = at_once.min(kernel.blocks);
+                // Fewer warps than there are schedulers leave some idle.
+                let busy = f64::from(at_once).max(f64::from(SCHEDULERS) / f64::from(kernel.warps));
+                let lone = at_once * kernel.warps <= SCHEDULERS;
+                steps * step * busy * if lone { LONE_WARPS } else { 1.0 }
             };
             let all_whole = Self {
                 kernel,
@@ -324,7 +341,7 @@ mod table {
             // Every list ends with a kernel for any shape, so its code is what
             // is missing.
             (None, None) => Err(PlanError::Code {
-                kernel: SMALL_ANY.entry.name,
+                what: SMALL_ANY.entry.name,
                 needed: SMALL_ANY.entry.needs,
                 found: limits.code,
             }),
@@ -351,6 +368,7 @@ mod table {
                 accumulator: F32,
                 output: F32,
                 min_compute_capability: ComputeCapability::new(8, 0),
+                needs: Target::parse("sm_80"),
                 entries: ENTRIES,
                 plan: |shape, limits| plan($sizes, shape, limits),
             }

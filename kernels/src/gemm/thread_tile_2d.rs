@@ -146,7 +146,7 @@ pub(super) use table::VARIANTS;
 mod table {
     use super::{BM, BN, THREADS, gemm_thread_tile_2d};
     use crate::gemm::{ElementType::F32, Variant};
-    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan};
+    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan, Target};
 
     pub const VARIANTS: &[Variant] = &[Variant {
         name: "thread_tile_2d",
@@ -156,6 +156,7 @@ mod table {
         accumulator: F32,
         output: F32,
         min_compute_capability: ComputeCapability::new(7, 5),
+        needs: Target::BASELINE,
         entries: &[&gemm_thread_tile_2d::ENTRY],
         plan: |shape, _| {
             let (m, n, k) = (shape.m(), shape.n(), shape.k());

@@ -113,7 +113,7 @@ pub(super) use table::VARIANTS;
 mod table {
     use super::{gemm_tiled_16, gemm_tiled_32};
     use crate::gemm::{ElementType::F32, Variant};
-    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan};
+    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan, Target};
 
     macro_rules! variant {
         ($name:literal, $kernel:ident, $tile:literal) => {
@@ -125,6 +125,7 @@ mod table {
                 accumulator: F32,
                 output: F32,
                 min_compute_capability: ComputeCapability::new(7, 5),
+                needs: Target::BASELINE,
                 entries: &[&$kernel::ENTRY],
                 plan: |shape, _| {
                     let (m, n, k) = (shape.m(), shape.n(), shape.k());

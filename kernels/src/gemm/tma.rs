@@ -82,7 +82,7 @@ mod table {
     use super::*;
     use crate::gemm::persistent::{Kernel, LARGE_ANY};
     use crate::gemm::{ElementType::F32, Variant};
-    use crate::launch::{Buffer, ComputeCapability, Dim3, TensorMapSpec};
+    use crate::launch::{Buffer, ComputeCapability, Dim3, Target, TensorMapSpec};
 
     macro_rules! kernel_of {
         ($tiling:ident, $kernel:ident, $blocks:literal, $rate:literal) => {
@@ -91,6 +91,7 @@ mod table {
                 bm: $tiling::BM,
                 bn: $tiling::BN,
                 bk: $tiling::BK,
+                warps: $tiling::WARPS,
                 blocks: $blocks,
                 rate: $rate,
                 columns: 4,
@@ -132,6 +133,7 @@ mod table {
         accumulator: F32,
         output: F32,
         min_compute_capability: ComputeCapability::new(9, 0),
+        needs: Target::parse("sm_90a"),
         entries: &[LARGE_TMA.entry, LARGE_ANY.entry],
         plan: |shape, limits| {
             let kernel = if LARGE_TMA.takes(shape) {

@@ -172,7 +172,7 @@ pub(super) use table::VARIANTS;
 mod table {
     use super::{BM, BN, THREADS, gemm_vectorized};
     use crate::gemm::{ElementType::F32, Variant};
-    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan};
+    use crate::launch::{Buffer::*, ComputeCapability, Dim3, Plan, Target};
 
     pub const VARIANTS: &[Variant] = &[Variant {
         name: "vectorized",
@@ -182,6 +182,7 @@ mod table {
         accumulator: F32,
         output: F32,
         min_compute_capability: ComputeCapability::new(7, 5),
+        needs: Target::BASELINE,
         entries: &[&gemm_vectorized::ENTRY],
         plan: |shape, _| {
             let (m, n, k) = (shape.m(), shape.n(), shape.k());

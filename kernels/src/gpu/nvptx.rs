@@ -351,26 +351,29 @@ pub fn shared_element<T>(base: SharedAddress, i: u32) -> SharedAddress {
 /// As [`async_copy`](super::async_copy)'s functions, for 4, 8 or 16 bytes.
 #[inline(always)]
 pub unsafe fn copy_async(to: SharedAddress, from: u64, bytes: u32, valid: bool) {
-    let read = if valid { bytes } else { 0 };
+    // A predicate says what is not read. A source size of zero would do too,
+    // but costs ptxas two instructions more.
+    let skip = u32::from(!valid);
+    macro_rules! copy {
+        ($cache:literal, $bytes:literal) => {
+            asm!(
+                "{{",
+                ".reg .pred skip;",
+                "setp.ne.u32 skip, {skip}, 0;",
+                concat!("cp.async.", $cache, ".shared.global [{to}], [{from}], ", $bytes, ", skip;"),
+                "}}",
+                skip = in(reg32) skip, to = in(reg32) to, from = in(reg64) from,
+                options(nostack, preserves_flags),
+            )
+        };
+    }
     // The smaller sizes are cached in L1 on their way, and no other way exists.
     // SAFETY: the caller promises both places.
     unsafe {
         match bytes {
-            4 => asm!(
-                "cp.async.ca.shared.global [{to}], [{from}], 4, {read};",
-                to = in(reg32) to, from = in(reg64) from, read = in(reg32) read,
-                options(nostack, preserves_flags),
-            ),
-            8 => asm!(
-                "cp.async.ca.shared.global [{to}], [{from}], 8, {read};",
-                to = in(reg32) to, from = in(reg64) from, read = in(reg32) read,
-                options(nostack, preserves_flags),
-            ),
-            _ => asm!(
-                "cp.async.cg.shared.global [{to}], [{from}], 16, {read};",
-                to = in(reg32) to, from = in(reg64) from, read = in(reg32) read,
-                options(nostack, preserves_flags),
-            ),
+            4 => copy!("ca", "4"),
+            8 => copy!("ca", "8"),
+            _ => copy!("cg", "16"),
         }
     }
 }
