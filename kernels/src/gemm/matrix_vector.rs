@@ -223,7 +223,7 @@ kernel! {
     pub unsafe fn gemm_row(
         a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>, m: u32, n: u32, k: u32,
     )
-    launch_bounds(ROW_THREADS)
+    launch_bounds(ROW_THREADS, 1)
     shared { held: [f32; (4 * ROW_THREADS) as usize] }
     {
         let t = thread::thread_idx_x();

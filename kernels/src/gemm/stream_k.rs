@@ -74,15 +74,12 @@ unsafe fn add_parts(held: Shared<f32, HELD>, from: Global<f32>, c: GlobalMut<f32
         teams,
         ..
     } = parts;
-    // The launch gives powers of two and no zero; without this the divisions
-    // would check.
     let width = THREADS / teams;
-    let blocks_of_tile = bm * bn / (4 * width);
-    let streamed = thread::block_idx_x() / blocks_of_tile;
+    let streamed = thread::block_idx_y();
     let t = thread::thread_idx_x();
     let (team, lane) = (t / width, t % width);
     // The thread's first element, of a tile row by row.
-    let element = (thread::block_idx_x() % blocks_of_tile * width + lane) * 4;
+    let element = (thread::block_idx_x() * width + lane) * 4;
 
     let tile_first = streamed * steps;
     let (first, last) = (tile_first / share, (tile_first + steps - 1) / share);
@@ -104,17 +101,37 @@ unsafe fn add_parts(held: Shared<f32, HELD>, from: Global<f32>, c: GlobalMut<f32
             last + 1
         };
     }
-    let mut sums = [0.0; 4];
-    while block < end {
+    let part = |block: u32| {
         // The tile's first block may have begun before it. It is the only one.
         let piece = 2 * block + u32::from(block * share < tile_first);
         let at = u64::from(piece) * u64::from(bm * bn) + u64::from(element);
-        // SAFETY: the block left this piece, and elements of a piece are a
-        // multiple of four, in memory that starts at a multiple of 16 bytes.
-        let four = unsafe { from.load_4(at) };
+        // SAFETY: the caller of this closure sees to `block` being one that left
+        // this piece. Elements of a piece are a multiple of four, in memory that
+        // starts at a multiple of 16 bytes.
+        unsafe { from.load_4(at) }
+    };
+    let mut sums = [0.0; 4];
+    let mut add = |four: [f32; 4]| {
         for (sum, value) in sums.iter_mut().zip(&four) {
             *sum = math::add(*sum, *value);
         }
+    };
+    // Four loads under way at a time.
+    while block + 4 <= end {
+        let fours = [
+            part(block),
+            part(block + 1),
+            part(block + 2),
+            part(block + 3),
+        ];
+        add(fours[0]);
+        add(fours[1]);
+        add(fours[2]);
+        add(fours[3]);
+        block += 4;
+    }
+    while block < end {
+        add(part(block));
         block += 1;
     }
     if teams > 1 {
@@ -153,7 +170,7 @@ kernel! {
     /// - `bn` is a multiple of four, and `bm`·`bn` of 1,024. `teams` is 1, 2, 4
     ///   or 8. None of them is zero, nor are `steps` and `share`.
     /// - Blocks have [`THREADS`] threads along x. There are `bm`·`bn`·`teams` /
-    ///   1,024 for each streamed tile, along x.
+    ///   1,024 along x, for each streamed tile along y.
     pub unsafe fn gemm_add_parts(
         parts: Global<f32>, c: GlobalMut<f32>, m: u32, n: u32, bm: u32, bn: u32,
         steps: u32, whole: u32, share: u32, teams: u32,
@@ -177,6 +194,7 @@ mod table {
     use crate::gemm::persistent::{Kernel, LARGE_ANY, LARGE_WIDE, MEDIUM_ANY, SMALL_ANY};
     use crate::gemm::tma::{LARGE_TMA, MEDIUM_TMA};
     use crate::gemm::{ElementType::F32, Shape, Variant};
+    use crate::launch::MAX_GRID_Y;
     use crate::launch::{
         Buffer, ComputeCapability, DeviceLimits, Dim3, Entry, Plan, PlanError, Target,
     };
@@ -223,7 +241,7 @@ mod table {
             // A multiprocessor with fewer blocks than fit runs each the faster.
             let time = |steps: f64, blocks: u32| {
                 let at_once = blocks.div_ceil(limits.multiprocessors.max(1));
-                let at_once = at_once.min(kernel.blocks);
+                let at_once = at_once.min(kernel.resident(limits));
                 // Fewer warps than there are schedulers leave some idle.
                 let busy = f64::from(at_once).max(f64::from(SCHEDULERS) / f64::from(kernel.warps));
                 let lone = at_once * kernel.warps <= SCHEDULERS;
@@ -239,8 +257,10 @@ mod table {
             };
             let rounds = tiles / slots;
             let streamed = tiles % slots;
-            // Steps are counted in 32 bits.
-            let Some(total) = streamed.checked_mul(steps).filter(|total| *total > 0) else {
+            // Steps are counted in 32 bits, and the tiles lie along y in the
+            // second launch.
+            let total = streamed.checked_mul(steps);
+            let Some(total) = total.filter(|total| *total > 0 && streamed <= MAX_GRID_Y) else {
                 return Ok(all_whole);
             };
             let share = total.div_ceil(slots).max(LEAST_SHARE.min(steps));
@@ -291,7 +311,7 @@ mod table {
                         self.share,
                     ),
                     gemm_add_parts::launch(
-                        Dim3::x(streamed * per_tile),
+                        Dim3::xy(per_tile, streamed),
                         Dim3::x(THREADS),
                         Buffer::Workspace(0),
                         Buffer::C,
@@ -323,9 +343,7 @@ mod table {
         let mut best: Option<Schedule> = None;
         let mut failed = None;
         for kernels in sizes {
-            let kernel = kernels
-                .iter()
-                .find(|kernel| limits.code.has(kernel.entry.needs) && kernel.takes(shape));
+            let kernel = kernels.iter().find(|kernel| kernel.takes(shape, limits));
             let Some(kernel) = kernel else { continue };
             match Schedule::best(kernel, shape, limits) {
                 Ok(schedule) if best.as_ref().is_none_or(|best| schedule.cost < best.cost) => {

@@ -8,20 +8,19 @@
 //! engine fills what lies outside B with zeros by itself.
 //!
 //! A tile of A must be transposed on its way, which the engine can't do, so A
-//! still comes by `cp.async`. With its threads relieved of B, a step can be 32
-//! deep, not 16.
+//! still comes by `cp.async`.
 //!
 //! The engine wants rows that are a multiple of 16 bytes long. Where N is no
 //! multiple of four the variant uses the kernels of `persistent`.
 
 #![cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 
-use super::persistent::{CopyB, Factors, Ring, STAGES, Tiling, Work, multiply};
+use super::persistent::{CopyB, Factors, Ring, Tiling, Work, multiply};
 use crate::gpu::{Barrier, Global, GlobalMut};
 
 /// Declares a tiling and a kernel of it that copies B by the engine.
 macro_rules! tma_kernel {
-    ($(#[$meta:meta])* $tiling:ident: $rows:literal by $columns:literal warps, BK $bk:literal, $kernel:ident, $blocks:literal) => {
+    ($(#[$meta:meta])* $tiling:ident: $rows:literal by $columns:literal warps, BK $bk:literal, $stages:literal stages, split $split:literal, $kernel:ident, $blocks:literal) => {
         $(#[$meta])*
         pub struct $tiling;
 
@@ -29,7 +28,9 @@ macro_rules! tma_kernel {
             const WARP_ROWS: u32 = $rows;
             const WARP_COLUMNS: u32 = $columns;
             const BK: u32 = $bk;
+            const STAGES: u32 = $stages;
             const COPY_B: CopyB = CopyB::Engine;
+            const SPLIT: bool = $split;
         }
 
         kernel! {
@@ -46,10 +47,10 @@ macro_rules! tma_kernel {
             tensor_maps(b)
             launch_bounds($tiling::THREADS, $blocks)
             dynamic_shared {
-                tiles_a: [f32; (STAGES * $tiling::TILE_A) as usize],
-                tiles_b: [f32; (STAGES * $tiling::TILE_B) as usize],
-                full: [Barrier; STAGES as usize],
-                empty: [Barrier; STAGES as usize],
+                tiles_a: [f32; ($tiling::STAGES * $tiling::TILE_A) as usize],
+                tiles_b: [f32; ($tiling::STAGES * $tiling::TILE_B) as usize],
+                full: [Barrier; $tiling::STAGES as usize],
+                empty: [Barrier; $tiling::STAGES as usize],
             }
             {
                 let ring = Ring { a: tiles_a, b: tiles_b, full, empty };
@@ -57,7 +58,7 @@ macro_rules! tma_kernel {
                 let factors = Factors { a, b: a, b_map: Some(b) };
                 let work = Work { m, n, k, whole, share };
                 // SAFETY: the caller's promise.
-                unsafe { multiply::<$tiling, _, _>(ring, factors, c, parts, scale, work) };
+                unsafe { multiply::<$tiling, _, _, _>(ring, factors, c, parts, scale, work) };
             }
         }
     };
@@ -65,11 +66,11 @@ macro_rules! tma_kernel {
 
 tma_kernel! {
     /// Tiles of 128×256.
-    LargeTma: 4 by 2 warps, BK 32, gemm_tma_128x256, 1
+    LargeTma: 4 by 2 warps, BK 32, 4 stages, split false, gemm_tma_128x256, 1
 }
 tma_kernel! {
     /// Tiles of 128×128, two blocks on a multiprocessor.
-    MediumTma: 4 by 1 warps, BK 16, gemm_tma_128x128, 2
+    MediumTma: 4 by 1 warps, BK 16, 4 stages, split true, gemm_tma_128x128, 2
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -136,7 +137,7 @@ mod table {
         needs: Target::parse("sm_90a"),
         entries: &[LARGE_TMA.entry, LARGE_ANY.entry],
         plan: |shape, limits| {
-            let kernel = if LARGE_TMA.takes(shape) {
+            let kernel = if LARGE_TMA.takes(shape, limits) {
                 LARGE_TMA
             } else {
                 LARGE_ANY

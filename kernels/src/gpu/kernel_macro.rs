@@ -58,7 +58,10 @@ macro_rules! kernel {
         #[allow(clippy::too_many_arguments, reason = "a kernel takes what it takes")]
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $name(
-            $($($map: $crate::gpu::TensorMapParameter,)*)?
+            $($(
+                #[allow(unused_variables, reason = "named below, by its place")]
+                $map: $crate::gpu::TensorMapParameter,
+            )*)?
             $($parameter: $ty),*
         ) {
             $(
