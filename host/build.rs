@@ -1,6 +1,6 @@
 //! Compiles the kernels to PTX and embeds it; see [`ptx_builder`].
 
-use ptx_builder::{Builder, Directives};
+use ptx_builder::{Builder, Directives, Toolchain};
 use std::{env, path::PathBuf, process::ExitCode};
 
 fn main() -> ExitCode {
@@ -18,8 +18,12 @@ fn main() -> ExitCode {
         .directives(directives)
         .line_tables(true)
         .target_folder(ptx_builder::target_folder(&out));
-    match builder.run_build_script(&out) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(code) => code,
+    if let Err(code) = builder.run_build_script(&out) {
+        return code;
     }
+    // Published figures name the compiler.
+    if let Ok(toolchain) = Toolchain::find() {
+        println!("cargo::rustc-env=DEVICE_COMPILER={}", toolchain.version());
+    }
+    ExitCode::SUCCESS
 }

@@ -24,7 +24,7 @@ mkdir -p "$out/ptx" "$out/tests"
         # Integration tests alone: the program itself is listed as well.
         case $path in */deps/*) cp "$path" "$out/tests/$name" ;; esac
     done
-cp target/ptx/*.ptx "$out/ptx/"
+cp "${CARGO_TARGET_DIR:-target}"/ptx/*.ptx "$out/ptx/"
 # Most of an executable is names for a debugger.
 strip --strip-debug "$out/matmul" "$out"/bench_* "$out"/tests/* 2>/dev/null || true
 

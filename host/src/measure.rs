@@ -56,6 +56,11 @@ impl<'gpu> Problem<'gpu> {
         self.shape
     }
 
+    /// What results are compared with.
+    pub fn reference(&self) -> &Reference {
+        &self.reference
+    }
+
     /// Runs a variant once, into a C full of NaN, and compares the result.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 
 mod list;
 mod run;
+mod table;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -24,6 +25,8 @@ enum Command {
     Run(run::Arguments),
     /// List the kernels
     List(list::Arguments),
+    /// Measure every kernel and print the table of the README
+    Table(table::Arguments),
     /// Run every kernel over the shapes that have broken GEMM programs
     Verify(verify::Arguments),
 }
@@ -39,6 +42,7 @@ pub fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
+        Command::Table(arguments) => table::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
     };
     match result {
@@ -49,4 +53,10 @@ pub fn main() -> ExitCode {
             ExitCode::from(if error.is_usage() { 2 } else { 1 })
         }
     }
+}
+
+/// Says why a command failed that has no error of the library's.
+fn fail(reason: &str) -> Outcome {
+    eprintln!("error: {reason}");
+    Outcome::Failed
 }
