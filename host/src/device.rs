@@ -1,9 +1,9 @@
 //! A GPU: its properties, its memory, its kernels.
 
 use crate::error::{During, Error};
+use crate::launch::{self, Addresses, Loaded, Prepared};
 use crate::matrix::{Matrix, product_shape};
 use crate::ptx::{self, CudaVersion, Ptx};
-use crate::{Prepared, launch};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
 use cust::error::CudaError;
@@ -73,18 +73,9 @@ impl DeviceInfo {
         })
     }
 
-    /// The rate of float32 fused multiply-adds at the highest clock, in FLOP/s:
-    /// two for each of a multiprocessor's lanes and cycles.
-    ///
-    /// Lanes per multiprocessor are those of NVIDIA's CUDA C++ Programming
-    /// Guide, "Arithmetic Instructions".
+    /// The rate of float32 fused multiply-adds at the highest clock, in FLOP/s.
     pub fn peak_f32_flops(&self) -> f64 {
-        let capability = self.limits.compute_capability;
-        let lanes = match (capability.major, capability.minor) {
-            (7, _) | (8, 0) => 64.0,
-            _ => 128.0,
-        };
-        2.0 * lanes * f64::from(self.limits.multiprocessors) * f64::from(self.clock_khz) * 1e3
+        crate::devices::peak_f32_flops(&self.limits, f64::from(self.clock_khz) * 1e3)
     }
 
     /// Bytes that memory moves in a second at its highest clock: two transfers a
@@ -270,6 +261,28 @@ impl Gpu {
         Ok(free as u64)
     }
 
+    /// Checks that A, B and C of a shape fit into free device memory, before
+    /// anything is allocated for them on either side.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`] where they do not, or the driver's.
+    pub fn require_room_for(&self, shape: Shape) -> Result<(), Error> {
+        let free = self.free_bytes()?;
+        let elements = u128::from(shape.a_elements())
+            + u128::from(shape.b_elements())
+            + u128::from(shape.c_elements());
+        let needed = u64::try_from(elements * size_of::<f32>() as u128).unwrap_or(u64::MAX);
+        if needed > free {
+            return Err(Error::OutOfMemory {
+                what: format!("a product of {shape}"),
+                needed,
+                free,
+            });
+        }
+        Ok(())
+    }
+
     /// Device memory for `elements` elements, its content undefined.
     pub(crate) fn allocate<T: DeviceCopy>(
         &self,
@@ -327,12 +340,21 @@ impl Gpu {
     ///
     /// The driver's, or a pending kernel's.
     pub fn poison(&self, matrix: &mut DeviceMatrix) -> Result<(), Error> {
+        self.fill(matrix, f32::NAN)
+    }
+
+    /// Overwrites every element of a matrix with `value`.
+    ///
+    /// # Errors
+    ///
+    /// The driver's, or a pending kernel's.
+    pub fn fill(&self, matrix: &mut DeviceMatrix, value: f32) -> Result<(), Error> {
         self.synchronize()?;
         if !matrix.buffer.is_empty() {
             matrix
                 .buffer
-                .set_32(f32::NAN.to_bits())
-                .during("filling a matrix with NaN")?;
+                .set_32(value.to_bits())
+                .during(format!("filling a matrix with {value}"))?;
         }
         self.synchronize()
     }
@@ -465,19 +487,36 @@ impl Gpu {
         self.download(&c)
     }
 
-    /// A·B and |A|·|B| in float64.
-    pub(crate) fn reference(
-        &self,
-        a: &DeviceMatrix,
-        b: &DeviceMatrix,
-    ) -> Result<(Shape, Vec<f64>, Vec<f64>), Error> {
-        let shape = product_shape((a.rows, a.columns), (b.rows, b.columns))?;
-        let plan = kernels::reference::plan(shape);
+    /// The sum of two vectors, by the kernel that everyone reads first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MatrixShape`] where the vectors are not equally long,
+    /// [`Error::OutOfMemory`] where they do not fit, or the driver's.
+    pub fn add(&self, a: &[f32], b: &[f32]) -> Result<Vec<f32>, Error> {
+        if a.len() != b.len() {
+            return Err(Error::MatrixShape {
+                name: "B",
+                expected: (1, a.len()),
+                found: (1, b.len()),
+            });
+        }
+        let shape = Shape::new(1, a.len() as u64, 1)?;
+        let plan = kernels::vecadd::plan(shape.n());
         self.info.limits.check(&plan)?;
-        let mut result = vec![0.0f64; 2 * shape.c_elements() as usize];
-        Prepared::new(self, shape, plan)?.launch_into_workspace(&self.stream, a, b, &mut result)?;
-        let magnitude = result.split_off(shape.c_elements() as usize);
-        Ok((shape, result, magnitude))
+        let loaded = Loaded::new(self, plan)?;
+        let row = |data: &[f32]| Matrix::new(1, data.len(), data.to_vec());
+        let (a, b) = (self.upload(&row(a)?)?, self.upload(&row(b)?)?);
+        let c = self.poisoned(1, a.columns())?;
+        let addresses = Addresses {
+            a: a.address(),
+            b: b.address(),
+            c: c.address(),
+        };
+        // SAFETY: all three have as many elements as the plan was made for, and
+        // live until the download below has waited for the kernel.
+        unsafe { loaded.launch(&self.stream, addresses)? };
+        Ok(self.download(&c)?.into_data())
     }
 }
 

@@ -84,6 +84,13 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
+    /// A file cannot be read or written, or does not hold what it should.
+    File {
+        /// Its path.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The driver refused an operation.
     Driver {
         /// What was being done.
@@ -213,6 +220,7 @@ impl fmt::Display for Error {
                 bytes(*needed),
                 bytes(*free)
             ),
+            Self::File { path, reason } => write!(f, "{}: {reason}", path.display()),
             Self::Driver { operation, source } => {
                 write!(f, "{operation}: the driver said {source}")
             }

@@ -20,8 +20,10 @@
 //! |---|---|
 //! | [`matrix`] | matrices on the host |
 //! | [`device`] | a GPU: its properties, its memory, its kernels |
+//! | [`devices`] | GPUs that plans can be made for without having one |
 //! | [`launch`] | a variant made ready for one shape; the one place that launches |
 //! | [`timing`] | CUDA events around batches of launches |
+//! | [`transfer`] | whole products, with their copies |
 //! | [`cpu`] | the triple loop, and a fast CPU product |
 //! | [`verify`] | the float64 reference and the error bound |
 //! | [`cases`] | the shapes that every variant is tried on |
@@ -40,6 +42,7 @@ use find_cuda_helper as _;
 pub mod cases;
 pub mod cpu;
 pub mod device;
+pub mod devices;
 pub mod error;
 pub mod launch;
 pub mod matrix;
@@ -47,6 +50,7 @@ pub mod measure;
 pub mod ptx;
 pub mod report;
 pub mod timing;
+pub mod transfer;
 pub mod verify;
 
 pub use device::{DeviceMatrix, Gpu};

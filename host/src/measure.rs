@@ -1,11 +1,11 @@
 //! Verify, then time: what the program and the benchmarks share.
 
 use crate::timing::{Repeated, median};
-use crate::verify::{Reference, Verdict};
+use crate::transfer::{EndToEnd, HostMemory};
+use crate::verify::{self, Reference, Verdict};
 use crate::{DeviceMatrix, Error, Gpu, Matrix, Prepared, cpu};
 use kernels::gemm::{Shape, Variant};
 use kernels::launch::Dim3;
-use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// The factors of a product on a GPU, with the reference for its result.
@@ -95,6 +95,40 @@ impl<'gpu> Problem<'gpu> {
         Repeated::new(self.gpu, prepared, &self.a, &self.b, &mut self.c)
     }
 
+    /// The product of `factors` with its copies, through this problem's device
+    /// memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MatrixShape`] where the factors have other shapes, or the
+    /// driver's.
+    pub fn end_to_end<'a>(
+        &'a mut self,
+        prepared: &'a Prepared<'gpu>,
+        memory: HostMemory,
+        factors: (&Matrix, &Matrix),
+    ) -> Result<EndToEnd<'a, 'gpu>, Error> {
+        let device = [&mut self.a, &mut self.b, &mut self.c];
+        EndToEnd::new(self.gpu, prepared, memory, factors, device)
+    }
+
+    /// The error that NVIDIA's matrixMul sample computes, on its own constant
+    /// factors; see [`verify::sample_error`]. They take the place of
+    /// this problem's factors.
+    ///
+    /// # Errors
+    ///
+    /// Those of the launch and the kernel, or the driver's.
+    pub fn sample_error(&mut self, prepared: &Prepared<'gpu>) -> Result<f64, Error> {
+        let (a, b) = verify::SAMPLE_VALUES;
+        self.gpu.fill(&mut self.a, a)?;
+        self.gpu.fill(&mut self.b, b)?;
+        self.gpu.poison(&mut self.c)?;
+        prepared.launch(self.gpu.stream(), &self.a, &self.b, &mut self.c)?;
+        let c = self.gpu.download(&self.c)?;
+        Ok(verify::sample_error(&c, self.shape.k()))
+    }
+
     /// Verifies a variant, then times it.
     ///
     /// # Errors
@@ -102,16 +136,30 @@ impl<'gpu> Problem<'gpu> {
     /// Those of the plan, the launches and the kernel.
     pub fn measure(&mut self, variant: &Variant, effort: Effort) -> Result<Measurement, Error> {
         let prepared = self.gpu.prepare_variant(variant, self.shape)?;
-        let verdict = self.verify_prepared(&prepared)?;
+        self.measure_prepared(variant.name, &prepared, effort)
+    }
+
+    /// As [`measure`](Self::measure), with a variant that is ready.
+    ///
+    /// # Errors
+    ///
+    /// Those of the launches and the kernel.
+    pub fn measure_prepared(
+        &mut self,
+        name: &str,
+        prepared: &Prepared<'gpu>,
+        effort: Effort,
+    ) -> Result<Measurement, Error> {
+        let verdict = self.verify_prepared(prepared)?;
         let block = prepared.plan().launches.last().map(|launch| launch.block());
-        let mut repeated = self.repeated(&prepared)?;
+        let mut repeated = self.repeated(prepared)?;
         repeated.warm_up()?;
         let launches = effort.launches(repeated.batch(1)?);
         let samples = (0..effort.batches)
             .map(|_| Ok(repeated.batch(launches)?.as_secs_f64() / launches as f64))
             .collect::<Result<Vec<_>, Error>>()?;
         Ok(Measurement {
-            name: variant.name.into(),
+            name: name.into(),
             shape: self.shape,
             seconds: median(&samples),
             launches,
@@ -197,7 +245,7 @@ impl Measurement {
 }
 
 /// A product on the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cpu {
     /// [`cpu::triple_loop`].
     TripleLoop,

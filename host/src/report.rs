@@ -1,5 +1,6 @@
 //! Tables for people, and the files that hold them.
 
+use crate::Error;
 use std::path::Path;
 
 /// A table with a heading, its columns aligned: those whose cells all start
@@ -66,15 +67,14 @@ pub fn gflops(flops_per_second: f64) -> String {
 ///
 /// # Errors
 ///
-/// One line: the file cannot be read, or lacks a marker.
-pub fn between_markers(path: &Path, markers: [&str; 2], new: &str) -> Result<String, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+/// [`Error::File`] where the file cannot be read or lacks a marker.
+pub fn between_markers(path: &Path, markers: [&str; 2], new: &str) -> Result<String, Error> {
+    let text = std::fs::read_to_string(path).map_err(|error| file(path, error))?;
     let position = |marker: &str, from: usize| {
         text[from..]
             .find(marker)
             .map(|at| from + at)
-            .ok_or_else(|| format!("{} has no line '{marker}'", path.display()))
+            .ok_or_else(|| file(path, format!("there is no line '{marker}'")))
     };
     let start = position(markers[0], 0)? + markers[0].len();
     let end = position(markers[1], start)?;
@@ -86,9 +86,8 @@ pub fn between_markers(path: &Path, markers: [&str; 2], new: &str) -> Result<Str
 ///
 /// # Errors
 ///
-/// One line that names the file.
-pub fn replace_file(path: &Path, text: &str) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
+/// [`Error::File`].
+pub fn replace_file(path: &Path, text: &str) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(name);
@@ -97,7 +96,14 @@ pub fn replace_file(path: &Path, text: &str) -> Result<(), String> {
         // The error that counts is the first.
         let _ = std::fs::remove_file(&temporary);
     }
-    written.map_err(failed)
+    written.map_err(|error| file(path, error))
+}
+
+fn file(path: &Path, reason: impl ToString) -> Error {
+    Error::File {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -134,7 +140,7 @@ mod tests {
             text
         );
         let error = between_markers(&path, ["<b>", "<a>"], "").unwrap_err();
-        assert!(error.ends_with("has no line '<a>'"), "{error}");
+        assert!(error.to_string().ends_with("no line '<a>'"), "{error}");
         std::fs::remove_file(&path).unwrap();
         assert!(between_markers(&path, ["<a>", "<b>"], "").is_err());
     }

@@ -1,10 +1,10 @@
 //! `matmul table`.
 
-use super::{Outcome, fail};
+use super::Outcome;
 use host::measure::{Cpu, Effort, Measurement, Problem, random_factors};
 use host::{Error, Gpu, report};
 use kernels::gemm::Shape;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(clap::Args)]
@@ -34,10 +34,8 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         .map(|&size| Ok(Shape::new(size, size, size)?))
         .collect::<Result<Vec<_>, Error>>()?;
     // Before minutes of measuring, not after.
-    if let Some(path) = &arguments.write
-        && let Err(reason) = report::between_markers(path, MARKERS, "")
-    {
-        return Ok(fail(&reason));
+    if let Some(path) = &arguments.write {
+        report::between_markers(path, MARKERS, "")?;
     }
 
     let gpu = Gpu::new(arguments.device)?;
@@ -84,22 +82,16 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         .map(|m| format!("{} at {}: {}", m.name, m.shape, m.verdict))
         .collect();
     if !wrong.is_empty() {
-        return Ok(fail(&wrong.join("\n")));
+        eprintln!("{}", wrong.join("\n"));
+        return Ok(Outcome::Failed);
     }
     let text = markdown(&gpu, &shapes, &rows);
     print!("{text}");
     if let Some(path) = &arguments.write {
-        if let Err(reason) = write(path, &text) {
-            return Ok(fail(&reason));
-        }
+        report::replace_file(path, &report::between_markers(path, MARKERS, &text)?)?;
         eprintln!("wrote the table to {}", path.display());
     }
     Ok(Outcome::Passed)
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    let new = report::between_markers(path, MARKERS, text)?;
-    report::replace_file(path, &new)
 }
 
 fn markdown(gpu: &Gpu, shapes: &[Shape], rows: &[(String, Vec<Option<Measurement>>)]) -> String {
