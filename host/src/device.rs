@@ -240,6 +240,17 @@ impl Gpu {
         &self.stream
     }
 
+    /// A stream of the caller's own: what is launched on it runs beside what
+    /// other streams hold.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub fn new_stream(&self) -> Result<Stream, Error> {
+        self.enter()?;
+        Stream::new(StreamFlags::NON_BLOCKING, None).during("making a stream")
+    }
+
     pub(crate) fn module(&self) -> &Module {
         &self.module
     }
@@ -375,6 +386,34 @@ impl Gpu {
             // The driver may return once it has staged pageable memory, and
             // streams of our kind do not wait for its copy by themselves.
             self.synchronize()?;
+        }
+        Ok(DeviceMatrix {
+            buffer,
+            rows,
+            columns,
+            gpu: PhantomData,
+        })
+    }
+
+    /// A matrix in a buffer of the caller's own, which [`DeviceMatrix::into_buffer`]
+    /// gives back.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DataLength`] where the buffer does not have `rows` · `columns`
+    /// elements.
+    pub fn adopt(
+        &self,
+        buffer: DeviceBuffer<f32>,
+        rows: usize,
+        columns: usize,
+    ) -> Result<DeviceMatrix<'_>, Error> {
+        if rows.checked_mul(columns) != Some(buffer.len()) {
+            return Err(Error::DataLength {
+                rows,
+                columns,
+                found: buffer.len(),
+            });
         }
         Ok(DeviceMatrix {
             buffer,
@@ -560,6 +599,11 @@ impl DeviceMatrix<'_> {
     /// The elements, row after row.
     pub fn buffer_mut(&mut self) -> &mut DeviceBuffer<f32> {
         &mut self.buffer
+    }
+
+    /// The buffer, without the matrix.
+    pub fn into_buffer(self) -> DeviceBuffer<f32> {
+        self.buffer
     }
 
     /// The address of the first element.

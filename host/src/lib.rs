@@ -53,6 +53,10 @@ pub mod timing;
 pub mod transfer;
 pub mod verify;
 
+/// The driver's interface that this crate is built on, for callers who bring
+/// their own streams, events and buffers.
+pub use cust;
+
 pub use device::{DeviceMatrix, Gpu};
 pub use error::Error;
 pub use launch::Prepared;
