@@ -3,6 +3,7 @@
 mod common;
 
 use host::cases::{self, Case};
+use host::cust::memory::DeviceBuffer;
 use host::measure::Problem;
 use host::transfer::HostMemory;
 use host::verify::Reference;
@@ -241,7 +242,7 @@ fn buffers_and_streams_may_be_the_callers() {
     let Some(gpu) = common::gpu() else { return };
     let (a, b) = (Matrix::random(30, 40, 1), Matrix::random(40, 50, 2));
     let own = |matrix: &Matrix| {
-        let buffer = host::cust::memory::DeviceBuffer::from_slice(matrix.data()).unwrap();
+        let buffer = DeviceBuffer::from_slice(matrix.data()).unwrap();
         gpu.adopt(buffer, matrix.rows(), matrix.columns()).unwrap()
     };
     let (device_a, device_b) = (own(&a), own(&b));
