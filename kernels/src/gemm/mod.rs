@@ -30,12 +30,11 @@ pub use table::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
-    use super::{naive, tiled};
     use crate::launch::{ComputeCapability, DeviceLimits, Entry, Plan, PlanError};
     use core::fmt;
 
     /// Every variant, slowest idea first. One line for each file.
-    const ALL: &[&[Variant]] = &[naive::VARIANTS, tiled::VARIANTS];
+    const ALL: &[&[Variant]] = &[super::naive::VARIANTS, super::tiled::VARIANTS];
 
     /// Every variant, in the table's order.
     pub fn all() -> impl Iterator<Item = &'static Variant> {
