@@ -73,7 +73,7 @@ fn require(name: &str, shape: Shape, verdict: &host::verify::Verdict) -> Result<
 fn cpu(criterion: &mut Criterion) -> Result<(), Failure> {
     for size in CPU_SIZES {
         let shape = square(size)?;
-        let (a, b) = random_factors(shape, SEED);
+        let (a, b) = random_factors(shape, SEED)?;
         let reference = Reference::on_cpu(&a, &b)?;
         let mut group = criterion.benchmark_group(format!("cpu/{size}"));
         group.throughput(Throughput::Elements(shape.flops() as u64));

@@ -1,6 +1,6 @@
 //! A GPU: its properties, its memory, its kernels.
 
-use crate::error::{During, Error};
+use crate::error::{During, Error, code, remedy};
 use crate::matrix::{Matrix, product_shape};
 use crate::ptx::{self, CudaVersion, Ptx};
 use crate::{Prepared, launch};
@@ -140,9 +140,12 @@ fn load_driver() -> Result<(), Error> {
 fn initialise() -> Result<(), Error> {
     load_driver()?;
     let no_device = |reason: String| {
-        let reason = match std::env::var("CUDA_VISIBLE_DEVICES") {
-            Ok(value) => format!("{reason} (CUDA_VISIBLE_DEVICES is set to '{value}')"),
-            Err(_) => reason,
+        let reason = match std::env::var_os("CUDA_VISIBLE_DEVICES") {
+            Some(value) => format!(
+                "{reason} (CUDA_VISIBLE_DEVICES is set to '{}')",
+                value.display()
+            ),
+            None => reason,
         };
         Err(Error::NoDevice { reason })
     };
@@ -151,7 +154,11 @@ fn initialise() -> Result<(), Error> {
         Err(CudaError::NoDevice) => return no_device("the driver sees none".into()),
         // A driver library without its kernel module, or with another version
         // of it, fails here, in ways that depend on its version.
-        Err(error) => return no_device(format!("the driver does not start: {error}")),
+        Err(error) => {
+            let code = code(error);
+            let remedy = remedy(code).map_or_else(String::new, |remedy| format!(". {remedy}"));
+            return no_device(format!("the driver does not start: {code}{remedy}"));
+        }
     }
     match Device::num_devices().during("counting the devices")? {
         0 => no_device("the driver sees none".into()),
@@ -220,8 +227,11 @@ impl Gpu {
         let opening = format!("opening {}", info.name);
         let device = Device::get_device(ordinal).during(opening.clone())?;
         let context = Context::new(device).during(opening.clone())?;
-        let module = Module::from_ptx(ptx.text, &[])
-            .during(format!("loading the {} kernels", ptx.architecture))?;
+        let module = Module::from_ptx(ptx.text, &[]).during(format!(
+            "loading the {} kernels, PTX {}, with a driver for CUDA {driver}",
+            ptx.architecture,
+            ptx.version()
+        ))?;
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None).during(opening)?;
         Ok(Self {
             stream,
@@ -270,6 +280,23 @@ impl Gpu {
         Ok(free as u64)
     }
 
+    /// Checks that `needed` bytes of device memory are free.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`] for `what` where they are not, or the driver's.
+    pub(crate) fn check_free(&self, what: &str, needed: u64) -> Result<(), Error> {
+        let free = self.free_bytes()?;
+        if needed > free {
+            return Err(Error::OutOfMemory {
+                what: what.into(),
+                needed,
+                free,
+            });
+        }
+        Ok(())
+    }
+
     /// Device memory for `elements` elements, its content undefined.
     pub(crate) fn allocate<T: DeviceCopy>(
         &self,
@@ -295,10 +322,7 @@ impl Gpu {
             Err(CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation) => {
                 Err(out_of_memory()?)
             }
-            Err(source) => Err(Error::Driver {
-                operation: format!("allocating {what}"),
-                source,
-            }),
+            Err(error) => Err(error).during(format!("allocating {what}")),
         }
     }
 
@@ -411,7 +435,10 @@ impl Gpu {
         self.enter()?;
         let result = CurrentContext::synchronize();
         let kernels = self.pending.take();
-        result.map_err(|source| Error::Execution { kernels, source })
+        result.map_err(|error| Error::Execution {
+            kernels,
+            source: code(error),
+        })
     }
 
     /// Remembers a kernel for the message of a later failure.

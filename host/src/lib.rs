@@ -25,6 +25,7 @@
 //! | [`cpu`] | the triple loop, and a fast CPU product |
 //! | [`verify`] | the float64 reference and the error bound |
 //! | [`cases`] | the shapes that every variant is tried on |
+//! | [`memory`] | the machine's memory, asked before it is taken |
 //! | [`measure`] | verify, then time: what programs and benchmarks share |
 //! | [`ptx`] | the PTX that the build embedded |
 //! | [`report`] | tables for people |
@@ -44,6 +45,7 @@ pub mod error;
 pub mod launch;
 pub mod matrix;
 pub mod measure;
+pub mod memory;
 pub mod ptx;
 pub mod report;
 pub mod timing;

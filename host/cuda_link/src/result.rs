@@ -71,7 +71,8 @@ impl fmt::Display for Code {
             None => write!(f, "CUDA error {}", self.0)?,
         }
         match self.ask(cuGetErrorString) {
-            Some(text) => write!(f, ": {}", text.to_string_lossy()),
+            // Some of the driver's texts end in a full stop, most do not.
+            Some(text) => write!(f, ": {}", text.to_string_lossy().trim_end_matches('.')),
             None => Ok(()),
         }
     }

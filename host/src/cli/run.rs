@@ -39,7 +39,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         .find(|cpu| cpu.name() == arguments.kernel);
 
     let measurements = if let Some(cpu) = cpu {
-        let (a, b) = random_factors(shape, arguments.seed);
+        let (a, b) = random_factors(shape, arguments.seed)?;
         let reference = Reference::on_cpu(&a, &b)?;
         vec![cpu.measure(&a, &b, &reference, effort)?]
     } else {
