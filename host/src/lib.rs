@@ -28,6 +28,7 @@
 //! | [`memory`] | the machine's memory, asked before it is taken |
 //! | [`measure`] | verify, then time: what programs and benchmarks share |
 //! | [`ptx`] | the PTX that the build embedded |
+//! | [`doctor`] | what a machine has and lacks |
 //! | [`report`] | tables for people |
 //! | [`error`] | what can go wrong |
 //!
@@ -41,6 +42,7 @@ use find_cuda_helper as _;
 pub mod cases;
 pub mod cpu;
 pub mod device;
+pub mod doctor;
 pub mod error;
 pub mod launch;
 pub mod matrix;

@@ -8,6 +8,7 @@
      FAKE_VERSION    CUDA version of the driver, 12080 for 12.8
      FAKE_DEVICES    number of devices
      FAKE_CC         compute capability, 90 for 9.0
+     FAKE_OLD_DEVICE number of a device of compute capability 5.2
      FAKE_FREE       free bytes of device memory
      FAKE_ALLOC      result of cuMemAlloc
      FAKE_CONTEXT    result of cuDevicePrimaryCtxRetain
@@ -94,7 +95,8 @@ int cuDeviceGetName(char *name, int length, int device) {
 /* The numbers are those of CUdevice_attribute. */
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     int cc = (int)setting("FAKE_CC", 90);
-    (void)device;
+    if (device == setting("FAKE_OLD_DEVICE", -1))
+        cc = 52;
     switch (attribute) {
     case 1: *value = 1024; break;          /* threads in a block */
     case 13: *value = 1980000; break;      /* clock, kHz */
@@ -212,6 +214,12 @@ int cuMemcpyDtoH_v2(void *to, address from, size_t bytes) {
 int cuMemsetD32_v2(address pointer, unsigned value, size_t count) {
     for (size_t i = 0; i < count; i++)
         ((unsigned *)(uintptr_t)pointer)[i] = value;
+    return 0;
+}
+
+int cuMemsetD8Async(address pointer, unsigned char value, size_t count, void *stream) {
+    (void)stream;
+    memset((void *)(uintptr_t)pointer, value, count);
     return 0;
 }
 
