@@ -155,7 +155,10 @@ fn cpu(criterion: &mut Criterion, figures: &mut Figures, shape: Shape) -> Result
         let mut verified = false;
         let label = ("cpu", cpu.name(), shape);
         bench(&mut group, figures, label, |products| {
-            let (a, b) = factors.get_or_insert_with(|| random_factors(shape, SEED));
+            let (a, b) = match &mut factors {
+                Some(factors) => factors,
+                none => none.insert(random_factors(shape, SEED)?),
+            };
             // The float64 reference of a larger product would take longer than
             // everything else here.
             if !verified && size <= LARGEST_TRIPLE_LOOP {
@@ -224,7 +227,7 @@ fn end_to_end(
                 let (factors, problem, prepared) = match &mut prepared {
                     Some(prepared) => prepared,
                     none => {
-                        let factors = random_factors(shape, SEED);
+                        let factors = random_factors(shape, SEED)?;
                         let mut problem = Problem::new(gpu, &factors.0, &factors.1)?;
                         let new = gpu.prepare(END_TO_END, shape)?;
                         require(&name, shape, &problem.verify_prepared(&new)?)?;

@@ -1,6 +1,6 @@
 //! A GPU: its properties, its memory, its kernels.
 
-use crate::error::{During, Error};
+use crate::error::{During, Error, code, remedy};
 use crate::launch::{self, Addresses, Loaded, Prepared};
 use crate::matrix::{Matrix, product_shape};
 use crate::ptx::{self, CudaVersion, Ptx};
@@ -131,9 +131,12 @@ fn load_driver() -> Result<(), Error> {
 fn initialise() -> Result<(), Error> {
     load_driver()?;
     let no_device = |reason: String| {
-        let reason = match std::env::var("CUDA_VISIBLE_DEVICES") {
-            Ok(value) => format!("{reason} (CUDA_VISIBLE_DEVICES is set to '{value}')"),
-            Err(_) => reason,
+        let reason = match std::env::var_os("CUDA_VISIBLE_DEVICES") {
+            Some(value) => format!(
+                "{reason} (CUDA_VISIBLE_DEVICES is set to '{}')",
+                value.display()
+            ),
+            None => reason,
         };
         Err(Error::NoDevice { reason })
     };
@@ -142,7 +145,11 @@ fn initialise() -> Result<(), Error> {
         Err(CudaError::NoDevice) => return no_device("the driver sees none".into()),
         // A driver library without its kernel module, or with another version
         // of it, fails here, in ways that depend on its version.
-        Err(error) => return no_device(format!("the driver does not start: {error}")),
+        Err(error) => {
+            let code = code(error);
+            let remedy = remedy(code).map_or_else(String::new, |remedy| format!(". {remedy}"));
+            return no_device(format!("the driver does not start: {code}{remedy}"));
+        }
     }
     match Device::num_devices().during("counting the devices")? {
         0 => no_device("the driver sees none".into()),
@@ -211,8 +218,11 @@ impl Gpu {
         let opening = format!("opening {}", info.name);
         let device = Device::get_device(ordinal).during(opening.clone())?;
         let context = Context::new(device).during(opening.clone())?;
-        let module = Module::from_ptx(ptx.text, &[])
-            .during(format!("loading the {} kernels", ptx.architecture))?;
+        let module = Module::from_ptx(ptx.text, &[]).during(format!(
+            "loading the {} kernels, PTX {}, with a driver for CUDA {driver}",
+            ptx.architecture,
+            ptx.version()
+        ))?;
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None).during(opening)?;
         Ok(Self {
             stream,
@@ -272,21 +282,16 @@ impl Gpu {
         Ok(free as u64)
     }
 
-    /// Checks that A, B and C of a shape fit into free device memory, before
-    /// anything is allocated for them on either side.
+    /// Checks that `needed` bytes of device memory are free.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] where they do not, or the driver's.
-    pub fn require_room_for(&self, shape: Shape) -> Result<(), Error> {
+    /// [`Error::OutOfMemory`] for `what` where they are not, or the driver's.
+    pub(crate) fn check_free(&self, what: &str, needed: u64) -> Result<(), Error> {
         let free = self.free_bytes()?;
-        let elements = u128::from(shape.a_elements())
-            + u128::from(shape.b_elements())
-            + u128::from(shape.c_elements());
-        let needed = u64::try_from(elements * size_of::<f32>() as u128).unwrap_or(u64::MAX);
         if needed > free {
             return Err(Error::OutOfMemory {
-                what: format!("a product of {shape}"),
+                what: what.into(),
                 needed,
                 free,
             });
@@ -319,10 +324,7 @@ impl Gpu {
             Err(CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation) => {
                 Err(out_of_memory()?)
             }
-            Err(source) => Err(Error::Driver {
-                operation: format!("allocating {what}"),
-                source,
-            }),
+            Err(error) => Err(error).during(format!("allocating {what}")),
         }
     }
 
@@ -472,7 +474,10 @@ impl Gpu {
         self.enter()?;
         let result = CurrentContext::synchronize();
         let kernels = self.pending.take();
-        result.map_err(|source| Error::Execution { kernels, source })
+        result.map_err(|error| Error::Execution {
+            kernels,
+            source: code(error),
+        })
     }
 
     /// Remembers a kernel for the message of a later failure.

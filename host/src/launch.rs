@@ -281,8 +281,8 @@ fn success(result: cust::sys::CUresult) -> CudaResult<()> {
     if result == cust::sys::CUresult::CUDA_SUCCESS {
         Ok(())
     } else {
-        // cust's conversion is private. Both calls above fail only for a bad
-        // value or a device that lacks the feature.
-        Err(CudaError::InvalidValue)
+        // cust's conversion is private. With this one, the code comes from the
+        // driver's symbols.
+        Err(CudaError::UnknownError)
     }
 }

@@ -27,8 +27,10 @@
 //! | [`cpu`] | the triple loop, and a fast CPU product |
 //! | [`verify`] | the float64 reference and the error bound |
 //! | [`cases`] | the shapes that every variant is tried on |
+//! | [`memory`] | the machine's memory, asked before it is taken |
 //! | [`measure`] | verify, then time: what programs and benchmarks share |
 //! | [`ptx`] | the PTX that the build embedded |
+//! | [`doctor`] | what a machine has and lacks |
 //! | [`report`] | tables for people |
 //! | [`error`] | what can go wrong |
 //!
@@ -43,10 +45,12 @@ pub mod cases;
 pub mod cpu;
 pub mod device;
 pub mod devices;
+pub mod doctor;
 pub mod error;
 pub mod launch;
 pub mod matrix;
 pub mod measure;
+pub mod memory;
 pub mod ptx;
 pub mod report;
 pub mod timing;

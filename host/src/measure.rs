@@ -3,7 +3,7 @@
 use crate::timing::{Repeated, median};
 use crate::transfer::{EndToEnd, HostMemory};
 use crate::verify::{self, Reference, Verdict};
-use crate::{DeviceMatrix, Error, Gpu, Matrix, Prepared, cpu};
+use crate::{DeviceMatrix, Error, Gpu, Matrix, Prepared, cpu, memory};
 use kernels::gemm::{Shape, Variant};
 use kernels::launch::Dim3;
 use std::time::{Duration, Instant};
@@ -28,6 +28,7 @@ impl<'gpu> Problem<'gpu> {
     /// driver's.
     pub fn new(gpu: &'gpu Gpu, a: &Matrix, b: &Matrix) -> Result<Self, Error> {
         let shape = crate::matrix::product_shape((a.rows(), a.columns()), (b.rows(), b.columns()))?;
+        check_device_memory(gpu, shape)?;
         let (device_a, device_b) = (gpu.upload(a)?, gpu.upload(b)?);
         let c = gpu.poisoned(a.rows(), b.columns())?;
         let reference = Reference::new(gpu, (a, &device_a), (b, &device_b))?;
@@ -45,9 +46,11 @@ impl<'gpu> Problem<'gpu> {
     ///
     /// # Errors
     ///
-    /// As [`Problem::new`].
+    /// As [`Problem::new`] and [`random_factors`].
     pub fn random(gpu: &'gpu Gpu, shape: Shape, seed: u64) -> Result<Self, Error> {
-        let (a, b) = random_factors(shape, seed);
+        // Before the host spends minutes on matrices that the device can't hold.
+        check_device_memory(gpu, shape)?;
+        let (a, b) = random_factors(shape, seed)?;
         Self::new(gpu, &a, &b)
     }
 
@@ -170,13 +173,36 @@ impl<'gpu> Problem<'gpu> {
     }
 }
 
+/// Checks that a device has room for A, B, C and, while it is computed there,
+/// the reference. A variant's workspace is checked when it is prepared.
+///
+/// # Errors
+///
+/// [`Error::OutOfMemory`] where it has not, or the driver's.
+pub fn check_device_memory(gpu: &Gpu, shape: Shape) -> Result<(), Error> {
+    let elements = shape
+        .a_elements()
+        .saturating_add(shape.b_elements())
+        .saturating_add(shape.c_elements());
+    let needed = elements
+        .saturating_mul(size_of::<f32>() as u64)
+        .saturating_add(Reference::device_bytes(shape));
+    gpu.check_free(&format!("a product of {shape}"), needed)
+}
+
 /// Random factors of a shape. The same seed gives the same factors.
-pub fn random_factors(shape: Shape, seed: u64) -> (Matrix, Matrix) {
+///
+/// # Errors
+///
+/// [`Error::HostMemory`] where the machine has too little memory for them, the
+/// result and its check.
+pub fn random_factors(shape: Shape, seed: u64) -> Result<(Matrix, Matrix), Error> {
+    memory::check(shape)?;
     let (m, n, k) = (shape.m() as usize, shape.n() as usize, shape.k() as usize);
-    (
+    Ok((
         Matrix::random(m, k, seed),
         Matrix::random(k, n, seed.wrapping_add(1)),
-    )
+    ))
 }
 
 /// How much to run for one figure.

@@ -23,6 +23,7 @@
 
 use crate::matrix::{Matrix, product_shape};
 use crate::{DeviceMatrix, Error, Gpu};
+use kernels::gemm::Shape;
 use std::fmt;
 
 /// Half the spacing of float32 numbers at 1: 2^−24.
@@ -125,10 +126,23 @@ impl Reference {
         (b, device_b): (&Matrix, &DeviceMatrix),
     ) -> Result<Self, Error> {
         let shape = product_shape((a.rows(), a.columns()), (b.rows(), b.columns()))?;
-        if shape.flops() / 2.0 <= CPU_PRODUCTS {
+        if Self::suits_cpu(shape) {
             Self::on_cpu(a, b)
         } else {
             Self::on_gpu(gpu, device_a, device_b)
+        }
+    }
+
+    fn suits_cpu(shape: Shape) -> bool {
+        shape.flops() / 2.0 <= CPU_PRODUCTS
+    }
+
+    /// Device memory that [`Reference::new`] takes for itself, in bytes.
+    pub(crate) fn device_bytes(shape: Shape) -> u64 {
+        if Self::suits_cpu(shape) {
+            0
+        } else {
+            kernels::reference::plan(shape).workspace_bytes
         }
     }
 

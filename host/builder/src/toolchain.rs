@@ -134,6 +134,8 @@ impl Toolchain {
 fn ask(rustc: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = environment::clean(rustc, environment::names())
         .args(arguments)
+        // rustup's proxy would fetch a toolchain that is not there. Who only asks must not.
+        .env("RUSTUP_AUTO_INSTALL", "0")
         .output()
         .map_err(|error| format!("does not run: {error}"))?;
     if output.status.success() {

@@ -3,6 +3,7 @@
 //! Exit codes: 0 where all went well, 1 where a check failed or the machine
 //! cannot do what was asked, 2 where the request itself was wrong.
 
+mod doctor;
 mod list;
 mod plan;
 mod run;
@@ -39,6 +40,12 @@ enum Command {
     Vecadd(vecadd::Arguments),
     /// Measure every kernel and print the table of the README
     Table(table::Arguments),
+    /// Check what this machine has for building and running, and say what it lacks
+    ///
+    /// Each line is a check that came out ok, missing or failed. The exit code is 1 where one fails
+    /// that is needed: in a checkout, all that builds; anywhere, a driver and a device that runs the
+    /// kernels. On a machine without a GPU it is 1, though the CPU parts work.
+    Doctor(doctor::Arguments),
 }
 
 /// How a command ended, where it did not end in an error.
@@ -61,6 +68,7 @@ pub fn main() -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Vecadd(arguments) => vecadd::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     };
     match result {
         Ok(Outcome::Passed) => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
 //! `matmul run`: what NVIDIA's matrixMul sample does, for any kernel.
 
 use super::{Outcome, ShapeArguments};
-use host::measure::{Cpu, Effort, Measurement, Problem, random_factors};
+use host::measure::{Cpu, Effort, Measurement, Problem, check_device_memory, random_factors};
 use host::timing::median;
 use host::transfer::HostMemory;
 use host::verify::{self, Reference};
@@ -74,7 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         .into_iter()
         .find(|cpu| cpu.name() == arguments.kernel);
     if let Some(cpu) = cpu {
-        let (a, b) = random_factors(shape, arguments.seed);
+        let (a, b) = random_factors(shape, arguments.seed)?;
         let reference = Reference::on_cpu(&a, &b)?;
         let figures = figures(cpu.measure(&a, &b, &reference, effort)?);
         return Ok(print(arguments, None, shape, &[figures]));
@@ -86,8 +86,12 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         vec![host::device::find(&arguments.kernel)?]
     };
     let gpu = Gpu::new(arguments.device)?;
-    gpu.require_room_for(shape)?;
-    let (a, b) = random_factors(shape, arguments.seed);
+    if !arguments.json {
+        println!("{}", describe(&gpu));
+    }
+    // Before the host spends minutes on matrices that the device can't hold.
+    check_device_memory(&gpu, shape)?;
+    let (a, b) = random_factors(shape, arguments.seed)?;
     let mut problem = Problem::new(&gpu, &a, &b)?;
     let figures = variants
         .into_iter()
@@ -148,9 +152,6 @@ fn print(arguments: &Arguments, gpu: Option<&Gpu>, shape: Shape, figures: &[Figu
             results: figures,
         });
     } else {
-        if let Some(gpu) = gpu {
-            println!("{}", describe(gpu));
-        }
         println!(
             "A {}×{}, B {}×{}, C {}×{} (rows×columns), random elements from seed {}",
             shape.m(),

@@ -52,7 +52,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         .collect();
     for &shape in &shapes {
         let mut column = Vec::new();
-        let (a, b) = random_factors(shape, SEED);
+        let (a, b) = random_factors(shape, SEED)?;
         let mut problem = Problem::new(&gpu, &a, &b)?;
         for cpu in Cpu::ALL {
             let wanted = u64::from(shape.n()) <= arguments.largest_on_cpu || cpu == Cpu::Gemm;

@@ -15,8 +15,9 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
     /// How many random shapes to add
-    #[arg(long, default_value_t = 20, value_name = "COUNT")]
-    random: usize,
+    #[arg(long, default_value_t = 20, value_name = "COUNT",
+          value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    random: u32,
     /// What the random shapes and elements are made from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -30,7 +31,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
     let gpu = Gpu::new(arguments.device)?;
     println!("{}", super::run::describe(&gpu));
 
-    let random = cases::random(arguments.random, 600, arguments.seed);
+    let random = cases::random(arguments.random as usize, 600, arguments.seed);
     let mut failures = 0;
     let mut checked = 0;
     for case in cases::SMALL.iter().chain(cases::LARGE).chain(&random) {
