@@ -252,18 +252,18 @@ impl State {
     #[inline]
     fn record(&mut self, site: SiteId, access: &Access, store: bool, bytes: usize) {
         let lane = usize::from(self.thread) % LANES;
-        let width = bytes.min(16);
-        let kind = AccessKind::new(access.space, store, width);
-        for part in (0..bytes).step_by(width) {
-            self.log
-                .record(site, kind, lane, access.address + part as u64);
+        let kind = AccessKind::new(access.space, store, bytes.min(16));
+        self.log.record(site, kind, lane, access.address);
+        for part in 1..bytes >> 4 {
+            let address = access.address + 16 * part as u64;
+            self.log.record(site, kind, lane, address);
         }
     }
 
     #[inline]
     fn load(&mut self, access: Access, value: &mut [u8]) {
         let site = self.site(access.site);
-        if !access.address.is_multiple_of(value.len().min(16) as u64) {
+        if misaligned(access.address, value.len()) {
             self.misaligned(site, &access, value.len(), "load");
             return poison(value);
         }
@@ -363,7 +363,7 @@ impl State {
     #[inline]
     fn store(&mut self, access: Access, value: &[u8]) {
         let site = self.site(access.site);
-        if !access.address.is_multiple_of(value.len().min(16) as u64) {
+        if misaligned(access.address, value.len()) {
             return self.misaligned(site, &access, value.len(), "store");
         }
         match access.space {
@@ -489,6 +489,13 @@ impl State {
 
 /// Bit of the first shared array in [`Findings::touched`].
 pub(crate) const SHARED_BIT: u32 = 4;
+
+/// Sizes are powers of two: a mask, since a division would cost as much as the
+/// rest of an access.
+#[inline]
+fn misaligned(address: u64, bytes: usize) -> bool {
+    address & (bytes.min(16) as u64 - 1) != 0
+}
 
 fn poison(value: &mut [u8]) {
     for bytes in value.chunks_exact_mut(4) {
