@@ -23,8 +23,8 @@
 
 use crate::counters::Counters;
 use crate::fault::{ArrayId, FaultKind, FaultList, RawFault, ThreadId};
-use crate::history::Actor;
-use crate::memory::{BlockAccesses, Finding, GlobalMemory, Ledger, POISON, Writable};
+use crate::history::{Actor, Conflict};
+use crate::memory::{BlockAccesses, Finding, GlobalMemory, Ledger, POISON, Span, Writable};
 use crate::shared::SharedMemory;
 use crate::sites::{Place, SiteCache, SiteId, Sites};
 use crate::warp::{AccessKind, LANES, WarpLog};
@@ -202,7 +202,7 @@ impl State {
         site: SiteId,
         access: &Access,
         array: Option<(usize, i64)>,
-        other: Option<(&'static str, u16, SiteId)>,
+        other: Option<Conflict>,
         detail: impl Into<Cow<'static, str>>,
     ) {
         let mut fault = self.access_fault(kind, site, access);
@@ -221,7 +221,7 @@ impl State {
         site: SiteId,
         access: &Access,
         array: Option<(crate::shared::SharedArray, i64)>,
-        other: Option<(&'static str, u16, SiteId)>,
+        other: Option<Conflict>,
         detail: impl Into<Cow<'static, str>>,
     ) {
         let mut fault = self.access_fault(kind, site, access);
@@ -236,13 +236,13 @@ impl State {
     fn finish_report(
         &mut self,
         mut fault: RawFault,
-        other: Option<(&'static str, u16, SiteId)>,
+        other: Option<Conflict>,
         detail: Cow<'static, str>,
     ) {
         fault.detail = detail;
         fault.other = other.map(|(what, thread, site)| {
             let block = self.block;
-            (what, ThreadId { block, thread }, Some(site))
+            (what.name(), ThreadId { block, thread }, Some(site))
         });
         self.report(fault);
     }
@@ -312,13 +312,28 @@ impl State {
         access: &Access,
         array: usize,
         word: usize,
-        (kind, other, detail): Finding,
+        finding: Finding,
         what: &str,
     ) {
         let array = self.shared.array(array);
         let offset = word as i64 * 4 - i64::from(array.start);
-        let detail = describe(what, detail);
-        self.report_shared(kind, site, access, Some((array, offset)), other, detail);
+        let detail = describe(what, finding.detail.text());
+        let array = Some((array, offset));
+        self.report_shared(finding.kind, site, access, array, finding.other, detail);
+    }
+
+    #[cold]
+    fn global_finding(
+        &mut self,
+        site: SiteId,
+        access: &Access,
+        span: Span,
+        finding: Finding,
+        what: &str,
+    ) {
+        let detail = describe(what, finding.detail.text());
+        let array = Some((span.array, span.word as i64 * 4));
+        self.report_global(finding.kind, site, access, array, finding.other, detail);
     }
 
     #[inline]
@@ -345,16 +360,14 @@ impl State {
                         self.accesses.read(memory, span, element, by)
                     } else {
                         let (word, initialised) = memory.read(span);
-                        let found = (FaultKind::UninitializedGlobal, None, "");
+                        let found = Finding::uninitialized(FaultKind::UninitializedGlobal);
                         (word, (!initialised).then_some(found))
                     };
                     bytes.copy_from_slice(&word.to_ne_bytes());
                     finding = finding.or(found.map(|found| (span, found)));
                 }
-                if let Some((span, (kind, other, detail))) = finding {
-                    let detail = describe("read", detail);
-                    let array = Some((span.array, span.word as i64 * 4));
-                    self.report_global(kind, site, &access, array, other, detail);
+                if let Some((span, finding)) = finding {
+                    self.global_finding(site, &access, span, finding, "read");
                 }
             }
         }
@@ -424,10 +437,8 @@ impl State {
                         .write(span, word, access.element_bytes, by, overlap);
                     finding = finding.or(found.map(|found| (span, found)));
                 }
-                if let Some((span, (kind, other, detail))) = finding {
-                    let detail = describe("write", detail);
-                    let array = Some((span.array, span.word as i64 * 4));
-                    self.report_global(kind, site, &access, array, other, detail);
+                if let Some((span, finding)) = finding {
+                    self.global_finding(site, &access, span, finding, "write");
                 }
             }
         }

@@ -175,27 +175,41 @@ pub fn explain(
     })
 }
 
+/// In words. Eight float32 lanes a sector are 100 %, one is 12.5 %: below a
+/// quarter, nearly each lane costs a sector of its own.
+fn coalescing(efficiency: f64) -> &'static str {
+    if efficiency > 100.0 {
+        "coalesced, lanes share elements"
+    } else if efficiency >= 75.0 {
+        "coalesced"
+    } else if efficiency > 25.0 {
+        "partly coalesced"
+    } else {
+        "uncoalesced"
+    }
+}
+
 fn findings(reports: &[Report], counters: &[Counters]) -> Vec<String> {
     let mut findings = Vec::new();
-    for (report, counters) in reports.iter().zip(counters) {
+    for report in reports {
         let name = report.variant.unwrap_or("the plan");
-        let load = &counters.global_load;
-        if let (Some(per_request), Some(used)) = (load.sectors_per_request(), load.sector_use()) {
-            // Four lanes' worth of a sector or less in use is what scattered
-            // accesses look like.
-            let verdict = if used >= 75.0 {
-                "its loads are coalesced"
-            } else if used >= 25.0 {
-                "part of what its loads move is not used"
-            } else {
-                "most of what its loads move is not used: single elements, or scattered ones"
-            };
-            findings.push(format!(
-                "{name}: {per_request:.2} sectors a load request, {used:.0} % of their bytes used: \
-                 {verdict}."
-            ));
-        }
         for line in report.launches.iter().flat_map(|launch| &launch.lines) {
+            for (what, accesses) in [
+                ("load", &line.counters.global_load),
+                ("store", &line.counters.global_store),
+            ] {
+                if let (Some(sectors), Some(efficiency)) =
+                    (accesses.sectors_per_request(), accesses.efficiency())
+                {
+                    findings.push(format!(
+                        "{name}: the {what} of {} at {} takes {sectors:.2} sectors a request, \
+                         efficiency {efficiency:.0} %: {}.",
+                        line.arrays.join(", "),
+                        line.place,
+                        coalescing(efficiency),
+                    ));
+                }
+            }
             for (what, accesses) in [
                 ("load", &line.counters.shared_load),
                 ("store", &line.counters.shared_store),

@@ -16,8 +16,25 @@ pub(crate) struct Actor {
     pub(crate) epoch: u32,
 }
 
+/// What the other side of a race did. Small, like all that an access returns:
+/// it is made tens of millions of times and looked at once in a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Did {
+    Read,
+    Wrote,
+}
+
+impl Did {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Wrote => "written",
+        }
+    }
+}
+
 /// The other side of a race: what it did, who it is, and where.
-pub(crate) type Conflict = (&'static str, u16, SiteId);
+pub(crate) type Conflict = (Did, u16, SiteId);
 
 /// The last write and the first two readers of the latest epoch of each.
 ///
@@ -57,7 +74,7 @@ impl History {
             self.read_sites[1] = by.site;
         }
         (self.write_epoch == by.epoch && self.writer != by.thread).then_some((
-            "written",
+            Did::Wrote,
             self.writer,
             self.write_site,
         ))
@@ -67,11 +84,11 @@ impl History {
     pub(crate) fn write(&mut self, by: Actor) -> Option<Conflict> {
         let mut conflict = None;
         if self.write_epoch == by.epoch && self.writer != by.thread {
-            conflict = Some(("written", self.writer, self.write_site));
+            conflict = Some((Did::Wrote, self.writer, self.write_site));
         } else if self.read_epoch == by.epoch {
             for (reader, site) in self.readers.into_iter().zip(self.read_sites) {
                 if reader != by.thread {
-                    conflict = Some(("read", reader, site));
+                    conflict = Some((Did::Read, reader, site));
                     break;
                 }
             }
@@ -111,8 +128,8 @@ mod tests {
     fn each_kind_of_race_names_the_other() {
         let mut history = History::default();
         history.write(actor(3, 1));
-        assert_eq!(history.read(actor(4, 1)), Some(("written", 3, 3)));
-        assert_eq!(history.write(actor(5, 1)), Some(("written", 3, 3)));
+        assert_eq!(history.read(actor(4, 1)), Some((Did::Wrote, 3, 3)));
+        assert_eq!(history.write(actor(5, 1)), Some((Did::Wrote, 3, 3)));
         let mut history = History::default();
         history.read(actor(3, 1));
         assert_eq!(history.write(actor(3, 1)), None, "its own read");
@@ -120,10 +137,10 @@ mod tests {
         history.read(actor(3, 1));
         history.read(actor(4, 1));
         history.read(actor(3, 1));
-        assert_eq!(history.write(actor(3, 1)), Some(("read", 4, 4)));
+        assert_eq!(history.write(actor(3, 1)), Some((Did::Read, 4, 4)));
         let mut history = History::default();
         history.read(actor(3, 1));
         history.read(actor(4, 1));
-        assert_eq!(history.write(actor(9, 1)), Some(("read", 3, 3)));
+        assert_eq!(history.write(actor(9, 1)), Some((Did::Read, 3, 3)));
     }
 }

@@ -21,7 +21,7 @@
 //! the launch.
 
 use crate::fault::{ArrayId, FaultKind, FaultList, RawFault, ThreadId};
-use crate::history::{Actor, History};
+use crate::history::{Actor, Conflict, Did, History};
 use crate::sites::SiteId;
 use kernels::launch::Buffer;
 use rustc_hash::FxHashMap;
@@ -276,7 +276,7 @@ impl GlobalMemory {
                             last_write,
                             first_write,
                             "written",
-                            twice(differ),
+                            Detail::of_second_write(differ).text(),
                         );
                     }
                 }
@@ -309,14 +309,6 @@ impl GlobalMemory {
 fn first_and_count(mut words: impl Iterator<Item = usize>) -> Option<(usize, u64)> {
     let first = words.next()?;
     Some((first, 1 + words.count() as u64))
-}
-
-fn twice(differ: bool) -> &'static str {
-    if differ {
-        "a second thread writes other bits"
-    } else {
-        "a second thread writes the same bits"
-    }
 }
 
 /// A thread at a site, in 64 bits that sort by block, then thread. 0 is nobody.
@@ -436,9 +428,59 @@ struct Word {
     element_bytes: u32,
 }
 
-/// What is wrong with an access: the kind, the other thread if there is one,
-/// and a word about it.
-pub(crate) type Finding = (FaultKind, Option<(&'static str, u16, SiteId)>, &'static str);
+/// What is wrong with an access.
+#[derive(Clone, Copy)]
+pub(crate) struct Finding {
+    pub(crate) kind: FaultKind,
+    pub(crate) other: Option<Conflict>,
+    pub(crate) detail: Detail,
+}
+
+/// A word about a finding.
+#[derive(Clone, Copy)]
+pub(crate) enum Detail {
+    None,
+    NoBarrier,
+    SameBits,
+    OtherBits,
+}
+
+impl Detail {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::NoBarrier => "no barrier between",
+            Self::SameBits => "a second thread writes the same bits",
+            Self::OtherBits => "a second thread writes other bits",
+        }
+    }
+
+    fn of_second_write(differ: bool) -> Self {
+        if differ {
+            Self::OtherBits
+        } else {
+            Self::SameBits
+        }
+    }
+}
+
+impl Finding {
+    pub(crate) fn race(kind: FaultKind, other: Conflict) -> Self {
+        Self {
+            kind,
+            other: Some(other),
+            detail: Detail::NoBarrier,
+        }
+    }
+
+    pub(crate) fn uninitialized(kind: FaultKind) -> Self {
+        Self {
+            kind,
+            other: None,
+            detail: Detail::None,
+        }
+    }
+}
 
 fn key(span: Span) -> u64 {
     ((span.array as u64) << 56) | span.word as u64
@@ -463,11 +505,11 @@ impl BlockAccesses {
         word.first_reader.get_or_insert((by.thread, by.site));
         let conflict = word.history.read(by);
         if word.first_writer.is_none() {
-            let finding = (!initialised).then_some((FaultKind::UninitializedGlobal, None, ""));
+            let finding =
+                (!initialised).then_some(Finding::uninitialized(FaultKind::UninitializedGlobal));
             return (before, finding);
         }
-        let finding =
-            conflict.map(|other| (FaultKind::GlobalRace, Some(other), "no barrier between"));
+        let finding = conflict.map(|other| Finding::race(FaultKind::GlobalRace, other));
         (word.value, finding)
     }
 
@@ -489,7 +531,7 @@ impl BlockAccesses {
         word.first_writer.get_or_insert((by.thread, by.site));
         word.value = value;
 
-        let race = conflict.map(|other| (FaultKind::GlobalRace, Some(other), "no barrier between"));
+        let race = conflict.map(|other| Finding::race(FaultKind::GlobalRace, other));
         let Some((old, (thread, site))) = before else {
             return race;
         };
@@ -499,11 +541,11 @@ impl BlockAccesses {
             return race;
         }
         // For C it is one fault, with a barrier or without.
-        (differ || !overlap).then_some((
-            FaultKind::WrittenTwice,
-            Some(("written", thread, site)),
-            twice(differ),
-        ))
+        (differ || !overlap).then_some(Finding {
+            kind: FaultKind::WrittenTwice,
+            other: Some((Did::Wrote, thread, site)),
+            detail: Detail::of_second_write(differ),
+        })
     }
 }
 

@@ -111,10 +111,12 @@ impl SharedMemory {
         let shadow = &mut self.shadow[word];
         let conflict = shadow.read(by);
         if !shadow.written_since(self.since) {
-            return (POISON, Some((FaultKind::UninitializedShared, None, "")));
+            return (
+                POISON,
+                Some(Finding::uninitialized(FaultKind::UninitializedShared)),
+            );
         }
-        let finding =
-            conflict.map(|other| (FaultKind::SharedRace, Some(other), "no barrier between"));
+        let finding = conflict.map(|other| Finding::race(FaultKind::SharedRace, other));
         (self.words[word], finding)
     }
 
@@ -123,7 +125,7 @@ impl SharedMemory {
         self.words[word] = value;
         self.shadow[word]
             .write(by)
-            .map(|other| (FaultKind::SharedRace, Some(other), "no barrier between"))
+            .map(|other| Finding::race(FaultKind::SharedRace, other))
     }
 }
 
@@ -168,6 +170,6 @@ mod tests {
         memory.declare("a", 4, 64);
         let (value, finding) = memory.read(0, by(2));
         assert_eq!(value, POISON);
-        assert!(finding.is_some_and(|finding| finding.0 == FaultKind::UninitializedShared));
+        assert!(finding.is_some_and(|finding| finding.kind == FaultKind::UninitializedShared));
     }
 }
