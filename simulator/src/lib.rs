@@ -57,7 +57,7 @@ mod shared;
 mod sites;
 mod warp;
 
-pub use arch::Architecture;
+pub use arch::{Architecture, UnknownArchitecture};
 pub use counters::{
     Counters, FlopCounters, GlobalCounters, Metric, SECTOR_BYTES, SharedCounters, profiler_metrics,
 };
