@@ -172,6 +172,7 @@ static GREEDY: Variant = Variant {
     output: gemm::ElementType::F32,
     min_compute_capability: kernels::launch::ComputeCapability::new(7, 5),
     entries: &[],
+    overlapping_writes: false,
 };
 
 thread_local! {

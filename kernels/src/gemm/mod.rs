@@ -193,6 +193,9 @@ mod table {
         pub output: ElementType,
         /// The oldest device it runs on.
         pub min_compute_capability: ComputeCapability,
+        /// Whether several threads may write one element of C, all with the
+        /// same bits. The simulator reports it otherwise.
+        pub overlapping_writes: bool,
         /// The kernels that its plans launch.
         pub entries: &'static [&'static Entry],
         /// The plan for a shape that is not empty; see [`Variant::plan`].

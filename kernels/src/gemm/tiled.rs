@@ -125,6 +125,7 @@ mod table {
                 accumulator: F32,
                 output: F32,
                 min_compute_capability: ComputeCapability::new(7, 5),
+                overlapping_writes: false,
                 entries: &[&$kernel::ENTRY],
                 plan: |shape, _| {
                     let (m, n, k) = (shape.m(), shape.n(), shape.k());
