@@ -30,6 +30,11 @@ use std::path::{Path, PathBuf};
 
 pub use gpu::CALLED;
 
+/// The ptxas that the project's tools would take, if there is one.
+pub fn ptxas() -> Option<PathBuf> {
+    tools::nvidia_program("ptxas", "PTXAS", checkout().as_deref())
+}
+
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -85,6 +85,8 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
+    /// A simulation could not be run, or found faults.
+    Simulation(simulator::SimulationError),
     /// A file cannot be read or written, or does not hold what it should.
     File {
         /// Its path.
@@ -233,6 +235,7 @@ impl fmt::Display for Error {
                 bytes(*needed),
                 bytes(*free)
             ),
+            Self::Simulation(error) => error.fmt(f),
             Self::File { path, reason } => write!(f, "{}: {reason}", path.display()),
             Self::HostMemory {
                 shape,
@@ -274,6 +277,7 @@ impl std::error::Error for Error {
         match self {
             Self::Shape(error) => Some(error),
             Self::Plan(error) => Some(error),
+            Self::Simulation(error) => Some(error),
             Self::Driver { source, .. } | Self::Execution { source, .. } => Some(source),
             _ => None,
         }

@@ -32,6 +32,7 @@
 //! | [`ptx`] | the PTX that the build embedded |
 //! | [`doctor`] | what a machine has and lacks |
 //! | [`report`] | tables for people |
+//! | [`registers`] | what ptxas says of each kernel |
 //! | [`error`] | what can go wrong |
 //!
 //! Everything but [`device`] and [`launch`] works without a GPU. Programs that
@@ -52,6 +53,7 @@ pub mod matrix;
 pub mod measure;
 pub mod memory;
 pub mod ptx;
+pub mod registers;
 pub mod report;
 pub mod timing;
 pub mod transfer;

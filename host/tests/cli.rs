@@ -314,3 +314,33 @@ fn a_full_disk_is_one_line() {
     });
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
+
+#[test]
+fn a_simulation_needs_no_gpu() {
+    let reports = json("simulate --kernel tiled_16 --m 20 --n 30 --k 40 --json");
+    let report = &reports[0];
+    assert_eq!(report["variant"], "tiled_16");
+    assert_eq!(report["faults"], serde_json::json!([]));
+    let counters = &report["launches"][0]["counters"];
+    // 2 × 2 tiles of 16 × 16 threads, 3 steps of 16: none is left out.
+    let fmas = 2 * 2 * 256 * 3 * 16;
+    assert_eq!(counters["flops"]["fma_f32"], fmas);
+    assert_eq!(counters["barriers"], 4 * 3 * 2);
+
+    let text = printed("simulate --kernel naive_16 --m 20 --n 30 --k 40 --by-line");
+    assert!(text.contains("checks: no fault"), "{text}");
+    assert!(text.contains("kernels/src/gemm/naive.rs:"), "{text}");
+    let text = printed("simulate --kernel vecadd --n 1000");
+    assert!(text.contains("FLOPs: 1,000"), "{text}");
+    matmul("simulate --arch sm_12").assert().code(2);
+    matmul("simulate --kernel nosuch").assert().code(2);
+}
+
+#[test]
+fn an_explanation_sets_kernels_side_by_side() {
+    let text = printed("explain naive_16 tiled_16 --m 64 --n 64 --k 64");
+    assert!(text.contains("tiled_16 moves 131,072 bytes"), "{text}");
+    assert!(text.contains("a factor of 8.00"), "{text}");
+    matmul("explain").assert().code(2);
+    matmul("explain nosuch").assert().code(2);
+}

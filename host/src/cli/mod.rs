@@ -7,6 +7,7 @@ mod doctor;
 mod list;
 mod plan;
 mod run;
+mod simulate;
 mod table;
 mod vecadd;
 mod verify;
@@ -36,6 +37,10 @@ enum Command {
     List(list::Arguments),
     /// Run every kernel over the shapes that have broken GEMM programs
     Verify(verify::Arguments),
+    /// Run a kernel on the CPU: find its faults, count its memory accesses
+    Simulate(simulate::Arguments),
+    /// Compare what kernels ask of memory, with what it means
+    Explain(simulate::ExplainArguments),
     /// Add two vectors: the first kernel
     Vecadd(vecadd::Arguments),
     /// Measure every kernel and print the table of the README
@@ -66,6 +71,8 @@ pub fn main() -> ExitCode {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Explain(arguments) => simulate::explain(&arguments),
         Command::Vecadd(arguments) => vecadd::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

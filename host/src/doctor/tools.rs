@@ -10,22 +10,8 @@ use std::{fs, io};
 pub(super) fn checks(checkout: Option<&Path>) -> Vec<Check> {
     let fetch = "run tools/ptxas.sh in a checkout, which fetches it, or install the CUDA toolkit";
     let fetch_sass = "run tools/ptxas.sh --sass in a checkout, or install the CUDA toolkit";
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let from_nvidia = |name: &str, named: &str, remedy: &str| {
-        program(
-            name,
-            locate(
-                name,
-                variable(named),
-                &cache(
-                    checkout,
-                    variable("PTX_TOOLS"),
-                    variable("CARGO_TARGET_DIR"),
-                ),
-                variable("PATH"),
-            ),
-        )
-        .remedy(remedy)
+        program(name, nvidia_program(name, named, checkout)).remedy(remedy)
     };
     vec![
         from_nvidia("ptxas", "PTXAS", fetch),
@@ -34,6 +20,21 @@ pub(super) fn checks(checkout: Option<&Path>) -> Vec<Check> {
         program("ncu", locate("ncu", None, &None, variable("PATH")))
             .remedy("install Nsight Compute, and put its folder on the PATH"),
     ]
+}
+
+/// A program of NVIDIA's that tools/ptxas.sh may have fetched; `named` is the
+/// variable that may name it.
+pub(super) fn nvidia_program(name: &str, named: &str, checkout: Option<&Path>) -> Option<PathBuf> {
+    let cache = cache(
+        checkout,
+        variable("PTX_TOOLS"),
+        variable("CARGO_TARGET_DIR"),
+    );
+    locate(name, variable(named), &cache, variable("PATH"))
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 fn check(name: &str, status: Status, found: String) -> Check {
