@@ -19,8 +19,7 @@ bench: setup
 	$(CARGO) bench --package benches
 
 test: setup
-	$(CARGO) test --workspace
-	tools/check_ptx.sh target/ptx
+	tools/test.sh
 
 lint: setup
 	$(CARGO) fmt --all --check

@@ -1,22 +1,33 @@
 //! Benchmarks: the kernels on the GPU beside the CPU.
 //!
-//! Groups are `cpu/N` and `kernel/N`, for square products of size N. Throughput
-//! is in FLOPs: criterion's "Gelem/s" reads as GFLOP/s.
+//! | group | times |
+//! |---|---|
+//! | `cpu/N` | the triple loop, and the `gemm` crate on all cores |
+//! | `kernel/N` | each variant: CUDA events around a batch of launches, nothing in between |
+//! | `end_to_end/N` | one variant with its copies, from pageable and from pinned memory |
 //!
-//! Kernels are timed by CUDA events around batches of launches, with nothing in
-//! between. Each is verified before it is timed; a wrong one ends the run.
+//! N is the size of a square product. Throughput is in FLOPs: criterion's
+//! "Gelem/s" reads as GFLOP/s. Each result is verified before it is timed; a
+//! wrong one ends the run. What a filter leaves out is not even prepared.
+//!
+//! The run ends with a table of what it measured.
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 use host::measure::{Cpu, Problem, random_factors};
-use host::verify::Reference;
-use host::{Error, Gpu};
+use host::timing::median;
+use host::transfer::HostMemory;
+use host::verify::{Reference, Verdict};
+use host::{Error, Gpu, Matrix, report};
 use kernels::gemm::Shape;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Sizes that the triple loop does in well under a second.
-const CPU_SIZES: [u64; 3] = [128, 256, 512];
-const GPU_SIZES: [u64; 5] = [256, 512, 1024, 2048, 4096];
+const SIZES_WITHOUT_GPU: [u64; 3] = [128, 256, 512];
+const SIZES_WITH_GPU: [u64; 5] = [256, 512, 1024, 2048, 4096];
+/// The triple loop takes a second here, and eight times that at the next.
+const LARGEST_TRIPLE_LOOP: u64 = 1024;
+/// The copies of every variant are the same.
+const END_TO_END: &str = "tiled_32";
 const SEED: u64 = 1;
 
 fn main() -> ExitCode {
@@ -25,10 +36,14 @@ fn main() -> ExitCode {
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1))
         .configure_from_args();
-    let result = cpu(&mut criterion).and_then(|()| kernels(&mut criterion));
+    let mut figures = Figures::default();
+    let result = run(&mut criterion, &mut figures);
     criterion.final_summary();
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => {
+            print!("{}", figures.table());
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
@@ -57,12 +72,71 @@ impl From<Error> for Failure {
     }
 }
 
-fn square(size: u64) -> Result<Shape, Error> {
-    Ok(Shape::new(size, size, size)?)
+fn run(criterion: &mut Criterion, figures: &mut Figures) -> Result<(), Failure> {
+    let gpu = match Gpu::new(0) {
+        Ok(gpu) => Some(gpu),
+        Err(error) if error.is_no_gpu() => {
+            println!("skipped: the groups kernel/* and end_to_end/*, since there is {error}");
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let sizes: &[u64] = if gpu.is_some() {
+        &SIZES_WITH_GPU
+    } else {
+        &SIZES_WITHOUT_GPU
+    };
+    for &size in sizes {
+        let shape = Shape::new(size, size, size).map_err(Error::from)?;
+        cpu(criterion, figures, shape)?;
+        if let Some(gpu) = &gpu {
+            kernels(criterion, figures, gpu, shape)?;
+            end_to_end(criterion, figures, gpu, shape)?;
+        }
+    }
+    Ok(())
 }
 
-/// The error for a result that is not right.
-fn require(name: &str, shape: Shape, verdict: &host::verify::Verdict) -> Result<(), Failure> {
+type Group<'a> = criterion::BenchmarkGroup<'a, criterion::measurement::WallTime>;
+
+/// What a benchmark is: its kind, its name in the group, its shape.
+type Label<'a> = (&'static str, &'a str, Shape);
+
+/// Adds a benchmark to a group.
+///
+/// `time` gives the time of a number of products. Its first call also prepares
+/// and verifies, untimed: where a filter leaves a benchmark out, nothing is.
+fn bench(
+    group: &mut Group,
+    figures: &mut Figures,
+    (kind, name, shape): Label,
+    mut time: impl FnMut(u64) -> Result<Duration, Failure>,
+) -> Result<(), Failure> {
+    let mut failure = None;
+    let mut samples = Vec::new();
+    group.sampling_mode(SamplingMode::Flat);
+    group.throughput(Throughput::Elements(shape.flops() as u64));
+    group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
+        bencher.iter_custom(|products| match time(products) {
+            Ok(time) => {
+                samples.push(time.as_secs_f64() / products as f64);
+                time
+            }
+            Err(error) => {
+                failure.get_or_insert(error);
+                // Criterion wants a time; the run fails below.
+                Duration::from_secs(1)
+            }
+        });
+    });
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    figures.add((kind, name, shape), &samples);
+    Ok(())
+}
+
+fn require(name: &str, shape: Shape, verdict: &Verdict) -> Result<(), Failure> {
     if verdict.passed() {
         Ok(())
     } else {
@@ -70,61 +144,160 @@ fn require(name: &str, shape: Shape, verdict: &host::verify::Verdict) -> Result<
     }
 }
 
-fn cpu(criterion: &mut Criterion) -> Result<(), Failure> {
-    for size in CPU_SIZES {
-        let shape = square(size)?;
-        let (a, b) = random_factors(shape, SEED);
-        let reference = Reference::on_cpu(&a, &b)?;
-        let mut group = criterion.benchmark_group(format!("cpu/{size}"));
-        group.throughput(Throughput::Elements(shape.flops() as u64));
-        for cpu in Cpu::ALL {
-            require(cpu.name(), shape, &reference.check(&cpu.multiply(&a, &b)?)?)?;
-            group.bench_function(BenchmarkId::from_parameter(cpu.name()), |bencher| {
-                bencher.iter(|| cpu.multiply(&a, &b));
-            });
+fn cpu(criterion: &mut Criterion, figures: &mut Figures, shape: Shape) -> Result<(), Failure> {
+    let size = u64::from(shape.n());
+    let mut group = criterion.benchmark_group(format!("cpu/{size}"));
+    let mut factors: Option<(Matrix, Matrix)> = None;
+    for cpu in Cpu::ALL {
+        if cpu == Cpu::TripleLoop && size > LARGEST_TRIPLE_LOOP {
+            continue;
         }
-        group.finish();
+        let mut verified = false;
+        let label = ("cpu", cpu.name(), shape);
+        bench(&mut group, figures, label, |products| {
+            let (a, b) = match &mut factors {
+                Some(factors) => factors,
+                none => none.insert(random_factors(shape, SEED)?),
+            };
+            // The float64 reference of a larger product would take longer than
+            // everything else here.
+            if !verified && size <= LARGEST_TRIPLE_LOOP {
+                let reference = Reference::on_cpu(a, b)?;
+                let c = cpu.multiply(a, b)?;
+                require(cpu.name(), shape, &reference.check(&c)?)?;
+                verified = true;
+            }
+            let start = Instant::now();
+            for _ in 0..products {
+                std::hint::black_box(cpu.multiply(a, b)?);
+            }
+            Ok(start.elapsed())
+        })?;
     }
+    group.finish();
     Ok(())
 }
 
-fn kernels(criterion: &mut Criterion) -> Result<(), Failure> {
-    let gpu = match Gpu::new(0) {
-        Ok(gpu) => gpu,
-        Err(error) if error.is_no_gpu() => {
-            println!("skipped: the groups kernel/*, since there is {error}");
-            return Ok(());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    for size in GPU_SIZES {
-        let shape = square(size)?;
-        let mut problem = Problem::random(&gpu, shape, SEED)?;
-        let mut group = criterion.benchmark_group(format!("kernel/{size}"));
-        group.throughput(Throughput::Elements(shape.flops() as u64));
-        // The same number of launches in every sample: a batch's fixed cost
-        // then falls on each alike.
-        group.sampling_mode(SamplingMode::Flat);
-        for variant in kernels::gemm::all() {
-            let prepared = gpu.prepare_variant(variant, shape)?;
-            require(variant.name, shape, &problem.verify_prepared(&prepared)?)?;
-            let mut repeated = problem.repeated(&prepared)?;
-            let mut failure = None;
-            group.bench_function(BenchmarkId::from_parameter(variant.name), |bencher| {
-                bencher.iter_custom(|launches| match repeated.batch(launches) {
-                    Ok(time) => time,
-                    Err(error) => {
-                        failure.get_or_insert(error);
-                        // Criterion wants a time; the run fails below.
-                        Duration::from_secs(1)
-                    }
-                });
-            });
-            if let Some(error) = failure {
-                return Err(error.into());
-            }
-        }
-        group.finish();
+fn kernels(
+    criterion: &mut Criterion,
+    figures: &mut Figures,
+    gpu: &Gpu,
+    shape: Shape,
+) -> Result<(), Failure> {
+    let mut group = criterion.benchmark_group(format!("kernel/{}", shape.n()));
+    let mut problem = None;
+    for variant in kernels::gemm::all_on(&gpu.info().limits) {
+        let mut prepared = None;
+        let label = ("kernel", variant.name, shape);
+        bench(&mut group, figures, label, |products| {
+            let problem = match &mut problem {
+                Some(problem) => problem,
+                none => none.insert(Problem::random(gpu, shape, SEED)?),
+            };
+            let prepared = match &mut prepared {
+                Some(prepared) => prepared,
+                none => {
+                    let new = gpu.prepare_variant(variant, shape)?;
+                    require(variant.name, shape, &problem.verify_prepared(&new)?)?;
+                    none.insert(new)
+                }
+            };
+            Ok(problem.repeated(prepared)?.batch(products)?)
+        })?;
     }
+    group.finish();
     Ok(())
+}
+
+fn end_to_end(
+    criterion: &mut Criterion,
+    figures: &mut Figures,
+    gpu: &Gpu,
+    shape: Shape,
+) -> Result<(), Failure> {
+    let mut group = criterion.benchmark_group(format!("end_to_end/{}", shape.n()));
+    for memory in HostMemory::ALL {
+        let name = format!("{END_TO_END}_{memory}");
+        let mut prepared = None;
+        bench(
+            &mut group,
+            figures,
+            ("end_to_end", &name, shape),
+            |products| {
+                let (factors, problem, prepared) = match &mut prepared {
+                    Some(prepared) => prepared,
+                    none => {
+                        let factors = random_factors(shape, SEED)?;
+                        let mut problem = Problem::new(gpu, &factors.0, &factors.1)?;
+                        let new = gpu.prepare(END_TO_END, shape)?;
+                        require(&name, shape, &problem.verify_prepared(&new)?)?;
+                        none.insert((factors, problem, new))
+                    }
+                };
+                let mut product = problem.end_to_end(prepared, memory, (&factors.0, &factors.1))?;
+                let mut total = Duration::ZERO;
+                for _ in 0..products {
+                    total += product.run()?;
+                }
+                Ok(total)
+            },
+        )?;
+    }
+    group.finish();
+    Ok(())
+}
+
+/// What was measured, for the closing table.
+#[derive(Default)]
+struct Figures {
+    rows: Vec<(&'static str, String, Shape, f64)>,
+}
+
+impl Figures {
+    fn add(&mut self, (kind, name, shape): Label, samples: &[f64]) {
+        // A filter, or `--list`, leaves a benchmark without samples.
+        if !samples.is_empty() {
+            self.rows
+                .push((kind, name.to_owned(), shape, median(samples)));
+        }
+    }
+
+    /// Seconds of a CPU product of that shape.
+    fn cpu(&self, cpu: Cpu, shape: Shape) -> Option<f64> {
+        let mut rows = self.rows.iter();
+        rows.find(|(kind, name, of, _)| *kind == "cpu" && name == cpu.name() && *of == shape)
+            .map(|row| row.3)
+    }
+
+    fn table(&self) -> String {
+        let ratio = |other: Option<f64>, seconds: f64| {
+            other.map_or(String::new(), |other| format!("{:.2}", other / seconds))
+        };
+        let rows: Vec<_> = self
+            .rows
+            .iter()
+            .map(|(kind, name, shape, seconds)| {
+                [
+                    format!("{kind}/{}", shape.n()),
+                    name.clone(),
+                    report::time(*seconds),
+                    report::gflops(shape.flops() / seconds),
+                    ratio(self.cpu(Cpu::TripleLoop, *shape), *seconds),
+                    ratio(self.cpu(Cpu::Gemm, *shape), *seconds),
+                ]
+            })
+            .collect();
+        if rows.is_empty() {
+            return String::new();
+        }
+        let heading = [
+            "group",
+            "what",
+            "time",
+            "GFLOP/s",
+            "× triple loop",
+            "× gemm crate",
+        ];
+        report::table(&heading, &rows)
+    }
 }

@@ -1,7 +1,7 @@
 //! Compiles the kernels to PTX and embeds it; see [`ptx_builder`].
 
 use kernels::launch::{ParameterKind, Target};
-use ptx_builder::{Architecture, Builder, Directives};
+use ptx_builder::{Architecture, Builder, Directives, Toolchain};
 use std::{env, path::PathBuf, process::ExitCode};
 
 fn main() -> ExitCode {
@@ -39,18 +39,24 @@ fn main() -> ExitCode {
     };
     let builder = Builder::new("../kernels")
         .architectures(&["sm_75"])
-        // Waiting on a barrier in shared memory came with PTX 7.1.
+        // Copies that a predicate skips came with PTX 7.5, CUDA 11.5.
         .architecture(ampere.with_ptx(7, 5))
         .architectures(&["sm_90a"])
         // Register tiles are arrays, and every loop over one must unroll
         // whole: an index at run time would put the array into memory.
         .rustc_argument("-Cllvm-args=-unroll-threshold=20000")
+        // Sinking would take multiply-adds past a branch, and hold all their
+        // operands in registers until there.
         .rustc_argument("-Cllvm-args=-disable-machine-sink")
         .directives(directives)
         .line_tables(true)
         .target_folder(ptx_builder::target_folder(&out));
-    match builder.run_build_script(&out) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(code) => code,
+    if let Err(code) = builder.run_build_script(&out) {
+        return code;
     }
+    // Published figures name the compiler.
+    if let Ok(toolchain) = Toolchain::find() {
+        println!("cargo::rustc-env=DEVICE_COMPILER={}", toolchain.version());
+    }
+    ExitCode::SUCCESS
 }

@@ -7,7 +7,7 @@ use crate::matrix::{Matrix, product_shape};
 /// "the CPU" are usually quoted against.
 ///
 /// It is a fair picture of what the loops cost, not of what a CPU can do:
-/// compare with [`gemm`] too.
+/// compare with [`gemm()`] too.
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ pub fn gemm(a: &Matrix, b: &Matrix) -> Result<Matrix, Error> {
     Ok(c)
 }
 
-/// Cores that [`gemm`] uses.
+/// Cores that [`gemm()`] uses.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,9 +1,9 @@
 //! A GPU: its properties, its memory, its kernels.
 
-use crate::error::{During, Error};
+use crate::error::{During, Error, code, remedy};
+use crate::launch::{self, Addresses, Loaded, Prepared};
 use crate::matrix::{Matrix, product_shape};
 use crate::ptx::{self, CudaVersion, Ptx};
-use crate::{Prepared, launch};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
 use cust::error::CudaError;
@@ -82,18 +82,9 @@ impl DeviceInfo {
         })
     }
 
-    /// The rate of float32 fused multiply-adds at the highest clock, in FLOP/s:
-    /// two for each of a multiprocessor's lanes and cycles.
-    ///
-    /// Lanes per multiprocessor are those of NVIDIA's CUDA C++ Programming
-    /// Guide, "Arithmetic Instructions".
+    /// The rate of float32 fused multiply-adds at the highest clock, in FLOP/s.
     pub fn peak_f32_flops(&self) -> f64 {
-        let capability = self.limits.compute_capability;
-        let lanes = match (capability.major, capability.minor) {
-            (7, _) | (8, 0) => 64.0,
-            _ => 128.0,
-        };
-        2.0 * lanes * f64::from(self.limits.multiprocessors) * f64::from(self.clock_khz) * 1e3
+        crate::devices::peak_f32_flops(&self.limits, f64::from(self.clock_khz) * 1e3)
     }
 
     /// Bytes that memory moves in a second at its highest clock: two transfers a
@@ -149,9 +140,12 @@ fn load_driver() -> Result<(), Error> {
 fn initialise() -> Result<(), Error> {
     load_driver()?;
     let no_device = |reason: String| {
-        let reason = match std::env::var("CUDA_VISIBLE_DEVICES") {
-            Ok(value) => format!("{reason} (CUDA_VISIBLE_DEVICES is set to '{value}')"),
-            Err(_) => reason,
+        let reason = match std::env::var_os("CUDA_VISIBLE_DEVICES") {
+            Some(value) => format!(
+                "{reason} (CUDA_VISIBLE_DEVICES is set to '{}')",
+                value.display()
+            ),
+            None => reason,
         };
         Err(Error::NoDevice { reason })
     };
@@ -160,7 +154,11 @@ fn initialise() -> Result<(), Error> {
         Err(CudaError::NoDevice) => return no_device("the driver sees none".into()),
         // A driver library without its kernel module, or with another version
         // of it, fails here, in ways that depend on its version.
-        Err(error) => return no_device(format!("the driver does not start: {error}")),
+        Err(error) => {
+            let code = code(error);
+            let remedy = remedy(code).map_or_else(String::new, |remedy| format!(". {remedy}"));
+            return no_device(format!("the driver does not start: {code}{remedy}"));
+        }
     }
     match Device::num_devices().during("counting the devices")? {
         0 => no_device("the driver sees none".into()),
@@ -230,8 +228,11 @@ impl Gpu {
         let opening = format!("opening {}", info.name);
         let device = Device::get_device(ordinal).during(opening.clone())?;
         let context = Context::new(device).during(opening.clone())?;
-        let module = Module::from_ptx(ptx.text, &[])
-            .during(format!("loading the {} kernels", ptx.architecture))?;
+        let module = Module::from_ptx(ptx.text, &[]).during(format!(
+            "loading the {} kernels, PTX {}, with a driver for CUDA {driver}",
+            ptx.architecture,
+            ptx.version()
+        ))?;
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None).during(opening)?;
         Ok(Self {
             stream,
@@ -259,6 +260,17 @@ impl Gpu {
         &self.stream
     }
 
+    /// A stream of the caller's own: what is launched on it runs beside what
+    /// other streams hold.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub fn new_stream(&self) -> Result<Stream, Error> {
+        self.enter()?;
+        Stream::new(StreamFlags::NON_BLOCKING, None).during("making a stream")
+    }
+
     pub(crate) fn module(&self) -> &Module {
         &self.module
     }
@@ -278,6 +290,23 @@ impl Gpu {
         self.enter()?;
         let (free, _) = cust::memory::mem_get_info().during("asking for free memory")?;
         Ok(free as u64)
+    }
+
+    /// Checks that `needed` bytes of device memory are free.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`] for `what` where they are not, or the driver's.
+    pub(crate) fn check_free(&self, what: &str, needed: u64) -> Result<(), Error> {
+        let free = self.free_bytes()?;
+        if needed > free {
+            return Err(Error::OutOfMemory {
+                what: what.into(),
+                needed,
+                free,
+            });
+        }
+        Ok(())
     }
 
     /// Device memory for `elements` elements, its content undefined.
@@ -305,10 +334,7 @@ impl Gpu {
             Err(CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation) => {
                 Err(out_of_memory()?)
             }
-            Err(source) => Err(Error::Driver {
-                operation: format!("allocating {what}"),
-                source,
-            }),
+            Err(error) => Err(error).during(format!("allocating {what}")),
         }
     }
 
@@ -337,12 +363,21 @@ impl Gpu {
     ///
     /// The driver's, or a pending kernel's.
     pub fn poison(&self, matrix: &mut DeviceMatrix) -> Result<(), Error> {
+        self.fill(matrix, f32::NAN)
+    }
+
+    /// Overwrites every element of a matrix with `value`.
+    ///
+    /// # Errors
+    ///
+    /// The driver's, or a pending kernel's.
+    pub fn fill(&self, matrix: &mut DeviceMatrix, value: f32) -> Result<(), Error> {
         self.synchronize()?;
         if !matrix.buffer.is_empty() {
             matrix
                 .buffer
-                .set_32(f32::NAN.to_bits())
-                .during("filling a matrix with NaN")?;
+                .set_32(value.to_bits())
+                .during(format!("filling a matrix with {value}"))?;
         }
         self.synchronize()
     }
@@ -363,6 +398,34 @@ impl Gpu {
             // The driver may return once it has staged pageable memory, and
             // streams of our kind do not wait for its copy by themselves.
             self.synchronize()?;
+        }
+        Ok(DeviceMatrix {
+            buffer,
+            rows,
+            columns,
+            gpu: PhantomData,
+        })
+    }
+
+    /// A matrix in a buffer of the caller's own, which [`DeviceMatrix::into_buffer`]
+    /// gives back.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DataLength`] where the buffer does not have `rows` · `columns`
+    /// elements.
+    pub fn adopt(
+        &self,
+        buffer: DeviceBuffer<f32>,
+        rows: usize,
+        columns: usize,
+    ) -> Result<DeviceMatrix<'_>, Error> {
+        if rows.checked_mul(columns) != Some(buffer.len()) {
+            return Err(Error::DataLength {
+                rows,
+                columns,
+                found: buffer.len(),
+            });
         }
         Ok(DeviceMatrix {
             buffer,
@@ -421,7 +484,10 @@ impl Gpu {
         self.enter()?;
         let result = CurrentContext::synchronize();
         let kernels = self.pending.take();
-        result.map_err(|source| Error::Execution { kernels, source })
+        result.map_err(|error| Error::Execution {
+            kernels,
+            source: code(error),
+        })
     }
 
     /// Remembers a kernel for the message of a later failure.
@@ -475,19 +541,36 @@ impl Gpu {
         self.download(&c)
     }
 
-    /// A·B and |A|·|B| in float64.
-    pub(crate) fn reference(
-        &self,
-        a: &DeviceMatrix,
-        b: &DeviceMatrix,
-    ) -> Result<(Shape, Vec<f64>, Vec<f64>), Error> {
-        let shape = product_shape((a.rows, a.columns), (b.rows, b.columns))?;
-        let plan = kernels::reference::plan(shape);
+    /// The sum of two vectors, by the kernel that everyone reads first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MatrixShape`] where the vectors are not equally long,
+    /// [`Error::OutOfMemory`] where they do not fit, or the driver's.
+    pub fn add(&self, a: &[f32], b: &[f32]) -> Result<Vec<f32>, Error> {
+        if a.len() != b.len() {
+            return Err(Error::MatrixShape {
+                name: "B",
+                expected: (1, a.len()),
+                found: (1, b.len()),
+            });
+        }
+        let shape = Shape::new(1, a.len() as u64, 1)?;
+        let plan = kernels::vecadd::plan(shape.n());
         self.info.limits.check(&plan)?;
-        let mut result = vec![0.0f64; 2 * shape.c_elements() as usize];
-        Prepared::new(self, shape, plan)?.launch_into_workspace(&self.stream, a, b, &mut result)?;
-        let magnitude = result.split_off(shape.c_elements() as usize);
-        Ok((shape, result, magnitude))
+        let loaded = Loaded::new(self, plan)?;
+        let row = |data: &[f32]| Matrix::new(1, data.len(), data.to_vec());
+        let (a, b) = (self.upload(&row(a)?)?, self.upload(&row(b)?)?);
+        let c = self.poisoned(1, a.columns())?;
+        let addresses = Addresses {
+            a: a.address(),
+            b: b.address(),
+            c: c.address(),
+        };
+        // SAFETY: all three have as many elements as the plan was made for, and
+        // live until the download below has waited for the kernel.
+        unsafe { loaded.launch(&self.stream, addresses)? };
+        Ok(self.download(&c)?.into_data())
     }
 }
 
@@ -531,6 +614,11 @@ impl DeviceMatrix<'_> {
     /// The elements, row after row.
     pub fn buffer_mut(&mut self) -> &mut DeviceBuffer<f32> {
         &mut self.buffer
+    }
+
+    /// The buffer, without the matrix.
+    pub fn into_buffer(self) -> DeviceBuffer<f32> {
+        self.buffer
     }
 
     /// The address of the first element.

@@ -2,7 +2,8 @@
 
 use crate::ptx::{self, CudaVersion, PtxVersion};
 use cust::error::CudaError;
-use kernels::gemm::ShapeError;
+use find_cuda_helper::{Code, last_error};
+use kernels::gemm::{Shape, ShapeError};
 use kernels::launch::PlanError;
 use std::fmt;
 
@@ -84,19 +85,37 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
+    /// A simulation could not be run, or found faults.
+    Simulation(simulator::SimulationError),
+    /// A file cannot be read or written, or does not hold what it should.
+    File {
+        /// Its path.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The machine has too little memory for a product's matrices.
+    HostMemory {
+        /// The product.
+        shape: Shape,
+        /// Bytes it needs.
+        needed: u64,
+        /// Bytes that can be had.
+        available: u64,
+    },
     /// The driver refused an operation.
     Driver {
         /// What was being done.
         operation: String,
         /// What the driver said.
-        source: CudaError,
+        source: Code,
     },
     /// A kernel failed while it ran. After this the GPU's context is lost.
     Execution {
         /// The kernels launched since the last synchronisation, in order.
         kernels: Vec<&'static str>,
         /// What the driver said.
-        source: CudaError,
+        source: Code,
     },
 }
 
@@ -123,7 +142,7 @@ impl Error {
 
 /// A number of bytes, in the unit that suits it.
 pub fn bytes(count: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = count as f64;
     let mut unit = "bytes";
     for next in UNITS {
@@ -185,7 +204,10 @@ impl fmt::Display for Error {
                 f,
                 "no CUDA driver: {reason}. Install NVIDIA's driver, or use what works without a GPU"
             ),
-            Self::NoDevice { reason } => write!(f, "no CUDA device: {reason}"),
+            Self::NoDevice { reason } => write!(
+                f,
+                "no CUDA device: {reason}. `matmul doctor` says what to do"
+            ),
             Self::NoSuchDevice { asked, devices } => {
                 write!(f, "there is no device {asked}; there are")?;
                 for (i, name) in devices.iter().enumerate() {
@@ -196,7 +218,7 @@ impl fmt::Display for Error {
             Self::DeviceTooOld { device, found } => write!(
                 f,
                 "{device} has compute capability {found}, and the kernels were built for {} and \
-                 newer",
+                 newer: take a newer device, or a kernel that runs on the CPU",
                 ptx::oldest()
             ),
             Self::PtxTooNew { ptx, driver } => write!(
@@ -213,9 +235,32 @@ impl fmt::Display for Error {
                 bytes(*needed),
                 bytes(*free)
             ),
+            Self::Simulation(error) => error.fmt(f),
+            Self::File { path, reason } => write!(f, "{}: {reason}", path.display()),
+            Self::HostMemory {
+                shape,
+                needed,
+                available,
+            } => write!(
+                f,
+                "a product of {shape} needs {} ({needed} bytes) of the machine's memory for its \
+                 matrices and their check, and {} ({available} bytes) can be had: free some or \
+                 take a smaller problem",
+                bytes(*needed),
+                bytes(*available)
+            ),
             Self::Driver { operation, source } => {
-                write!(f, "{operation}: the driver said {source}")
+                write!(f, "{operation}: the driver said {source}")?;
+                match remedy(*source) {
+                    Some(remedy) => write!(f, ". {remedy}"),
+                    None => Ok(()),
+                }
             }
+            Self::Execution { kernels, source } if kernels.is_empty() => write!(
+                f,
+                "the device failed: the driver said {source}. Nothing was launched since the last \
+                 synchronisation; `nvidia-smi` and the system's log may say more"
+            ),
             Self::Execution { kernels, source } => write!(
                 f,
                 "a kernel failed: the driver said {source}. Launched since the last \
@@ -232,6 +277,7 @@ impl std::error::Error for Error {
         match self {
             Self::Shape(error) => Some(error),
             Self::Plan(error) => Some(error),
+            Self::Simulation(error) => Some(error),
             Self::Driver { source, .. } | Self::Execution { source, .. } => Some(source),
             _ => None,
         }
@@ -250,6 +296,46 @@ impl From<PlanError> for Error {
     }
 }
 
+/// The driver's code behind an error that cust returned just now.
+///
+/// cust has one name for all the codes that it does not know.
+pub(crate) fn code(error: CudaError) -> Code {
+    match error {
+        CudaError::UnknownError => last_error().unwrap_or(Code(error as i32)),
+        known => Code(known as i32),
+    }
+}
+
+/// What to do about a code, for those that a machine's state causes. The
+/// numbers are those of `CUresult` in NVIDIA's `cuda.h`.
+pub(crate) fn remedy(code: Code) -> Option<&'static str> {
+    Some(match code.0 {
+        46 => "Another process may hold the device for itself: `nvidia-smi` lists processes",
+        209 | 218 => "Build the program anew, and report it where that does not help",
+        221 => {
+            "The driver's compiler for PTX, libnvidia-ptxjitcompiler.so.1, is missing: install it, \
+             or give the container the driver's whole \"compute\" capability"
+        }
+        222 => "The driver is older than the PTX: update the driver",
+        223 => "Unset CUDA_DISABLE_PTX_JIT",
+        500 => "The driver may be too old to have it: update the driver",
+        802 => "On machines with NVSwitch, start the service nvidia-fabricmanager",
+        803 => {
+            "The driver's library and its kernel module are of different versions: restart after \
+             an update, and in a container use the library of the machine outside"
+        }
+        804 => {
+            "The CUDA compatibility package does not suit the device: take it off the search path"
+        }
+        805..=809 => "See the state of CUDA's multi-process service (MPS)",
+        // What a driver library says where its kernel module does not answer.
+        100 | 304 | 999 => {
+            "See whether `nvidia-smi` works, and in a container whether it was given the device"
+        }
+        _ => return None,
+    })
+}
+
 /// Says what was being done when the driver failed.
 pub(crate) trait During<T> {
     fn during(self, operation: impl Into<String>) -> Result<T, Error>;
@@ -257,9 +343,9 @@ pub(crate) trait During<T> {
 
 impl<T> During<T> for Result<T, CudaError> {
     fn during(self, operation: impl Into<String>) -> Result<T, Error> {
-        self.map_err(|source| Error::Driver {
+        self.map_err(|error| Error::Driver {
             operation: operation.into(),
-            source,
+            source: code(error),
         })
     }
 }
@@ -274,6 +360,7 @@ mod tests {
         assert_eq!(bytes(1023), "1023 bytes");
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(bytes(30_000_000_000), "27.9 GiB");
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
     }
 
     #[test]

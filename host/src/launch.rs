@@ -14,36 +14,23 @@ use std::ffi::c_void;
 
 /// A plan whose kernels are found, configured and given their workspace, so
 /// that launching it costs no more than the launches.
-pub struct Prepared<'gpu> {
+pub(crate) struct Loaded<'gpu> {
     gpu: &'gpu Gpu,
-    shape: Shape,
     plan: Plan,
     functions: Vec<Function<'gpu>>,
     workspace: DeviceBuffer<u8>,
 }
 
-/// Where the buffers of a launch lie.
+/// Where the operands of a launch lie.
 #[derive(Clone, Copy)]
-struct Addresses {
-    a: u64,
-    b: u64,
-    c: u64,
-    workspace: u64,
+pub(crate) struct Addresses {
+    pub a: u64,
+    pub b: u64,
+    pub c: u64,
 }
 
-impl Addresses {
-    fn of(&self, buffer: Buffer) -> u64 {
-        match buffer {
-            Buffer::A => self.a,
-            Buffer::B => self.b,
-            Buffer::C => self.c,
-            Buffer::Workspace(offset) => self.workspace + offset,
-        }
-    }
-}
-
-impl<'gpu> Prepared<'gpu> {
-    pub(crate) fn new(gpu: &'gpu Gpu, shape: Shape, plan: Plan) -> Result<Self, Error> {
+impl<'gpu> Loaded<'gpu> {
+    pub(crate) fn new(gpu: &'gpu Gpu, plan: Plan) -> Result<Self, Error> {
         gpu.enter()?;
         let functions = plan
             .launches
@@ -62,16 +49,63 @@ impl<'gpu> Prepared<'gpu> {
         let workspace = gpu.allocate("the workspace", plan.workspace_bytes)?;
         Ok(Self {
             gpu,
-            shape,
             plan,
             functions,
             workspace,
         })
     }
 
+    pub(crate) fn workspace(&self) -> &DeviceBuffer<u8> {
+        &self.workspace
+    }
+
+    /// Launches the plan on `stream` and returns at once.
+    ///
+    /// # Safety
+    ///
+    /// - The addresses point at device memory of this GPU that holds the
+    ///   operands that the plan was made for.
+    /// - They stay valid until the stream has passed the launches.
+    pub(crate) unsafe fn launch(&self, stream: &Stream, addresses: Addresses) -> Result<(), Error> {
+        self.gpu.enter()?;
+        let workspace = self.workspace.as_device_ptr().as_raw();
+        let address = |buffer| match buffer {
+            Buffer::A => addresses.a,
+            Buffer::B => addresses.b,
+            Buffer::C => addresses.c,
+            Buffer::Workspace(offset) => workspace + offset,
+        };
+        for (launch, function) in self.plan.launches.iter().zip(&self.functions) {
+            let values = values(launch, address)?;
+            // SAFETY: the caller's promise, for each launch of the plan.
+            unsafe { launch_one(stream, function, launch, values) }
+                .during(format!("launching {}", launch.entry().name))?;
+            self.gpu.launched(launch.entry().name)?;
+        }
+        Ok(())
+    }
+}
+
+/// A variant made ready for products of one shape.
+///
+/// Made by [`Gpu::prepare`]. It can be launched any number of times, on any
+/// matrices of its shape and any stream.
+pub struct Prepared<'gpu> {
+    loaded: Loaded<'gpu>,
+    shape: Shape,
+}
+
+impl<'gpu> Prepared<'gpu> {
+    pub(crate) fn new(gpu: &'gpu Gpu, shape: Shape, plan: Plan) -> Result<Self, Error> {
+        Ok(Self {
+            loaded: Loaded::new(gpu, plan)?,
+            shape,
+        })
+    }
+
     /// What will be launched.
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        &self.loaded.plan
     }
 
     /// The shape it was made for.
@@ -93,7 +127,7 @@ impl<'gpu> Prepared<'gpu> {
         b: &DeviceMatrix<'gpu>,
         c: &mut DeviceMatrix<'gpu>,
     ) -> Result<(), Error> {
-        let (m, n, k) = self.extents();
+        let (m, n, k) = extents(self.shape);
         check("A", a, (m, k))?;
         check("B", b, (k, n))?;
         check("C", c, (m, n))?;
@@ -101,70 +135,53 @@ impl<'gpu> Prepared<'gpu> {
             a: a.address(),
             b: b.address(),
             c: c.address(),
-            workspace: self.workspace.as_device_ptr().as_raw(),
         };
-        // SAFETY: the shapes were checked just now. All three matrices and the
-        // workspace belong to this GPU and live at least as long as it, and
-        // freeing device memory waits for the kernels that use it.
-        unsafe { self.launch_at(stream, addresses) }
+        // SAFETY: the shapes were checked just now. The matrices live in this
+        // GPU's memory, and freeing that waits for the kernels that use it.
+        unsafe { self.loaded.launch(stream, addresses) }
     }
+}
 
-    /// Runs a plan that leaves its result in the workspace, and copies it to
-    /// `result`.
-    pub(crate) fn launch_into_workspace(
-        &self,
-        stream: &Stream,
-        a: &DeviceMatrix<'_>,
-        b: &DeviceMatrix<'_>,
-        result: &mut [f64],
-    ) -> Result<(), Error> {
-        let (m, n, k) = self.extents();
-        check("A", a, (m, k))?;
-        check("B", b, (k, n))?;
-        let addresses = Addresses {
-            a: a.address(),
-            b: b.address(),
-            c: 0,
-            workspace: self.workspace.as_device_ptr().as_raw(),
-        };
-        // SAFETY: as in `launch`; C is not among the arguments of such plans.
-        unsafe { self.launch_at(stream, addresses)? };
-        // SAFETY: any bytes are valid float64 numbers, and the view covers the
-        // destination's bytes exactly.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut(result.as_mut_ptr().cast::<u8>(), size_of_val(result))
-        };
-        if bytes.len() != self.workspace.len() {
-            return Err(Error::DataLength {
-                rows: m,
-                columns: n,
-                found: result.len(),
-            });
-        }
-        self.gpu.download_buffer(&self.workspace, bytes)
-    }
+/// Computes A·B and |A|·|B| in float64: the product first, then the magnitude,
+/// both row-major.
+pub(crate) fn reference(
+    gpu: &Gpu,
+    shape: Shape,
+    a: &DeviceMatrix<'_>,
+    b: &DeviceMatrix<'_>,
+) -> Result<(Vec<f64>, Vec<f64>), Error> {
+    let (m, n, k) = extents(shape);
+    check("A", a, (m, k))?;
+    check("B", b, (k, n))?;
+    let plan = kernels::reference::plan(shape);
+    gpu.info().limits.check(&plan)?;
+    let loaded = Loaded::new(gpu, plan)?;
+    let addresses = Addresses {
+        a: a.address(),
+        b: b.address(),
+        c: 0,
+    };
+    // SAFETY: the shapes were checked just now; the plan does not use C.
+    unsafe { loaded.launch(gpu.stream(), addresses)? };
 
-    fn extents(&self) -> (usize, usize, usize) {
-        let shape = self.shape;
-        (shape.m() as usize, shape.n() as usize, shape.k() as usize)
-    }
+    // M = 0 or N = 0 has no workspace, and nothing to copy.
+    let elements = loaded.workspace().len() / size_of::<f64>();
+    let mut product = vec![0.0f64; elements];
+    // SAFETY: any bytes are float64 numbers, and the view covers those of the
+    // destination, which are as many as the workspace's.
+    let bytes = unsafe {
+        std::slice::from_raw_parts_mut(
+            product.as_mut_ptr().cast::<u8>(),
+            elements * size_of::<f64>(),
+        )
+    };
+    gpu.download_buffer(loaded.workspace(), bytes)?;
+    let magnitude = product.split_off(elements / 2);
+    Ok((product, magnitude))
+}
 
-    /// # Safety
-    ///
-    /// - The addresses point at device memory of this GPU that holds A, B, C
-    ///   and the workspace of the plan for `self.shape`.
-    /// - They stay valid until the stream has passed the launches.
-    unsafe fn launch_at(&self, stream: &Stream, addresses: Addresses) -> Result<(), Error> {
-        self.gpu.enter()?;
-        for (launch, function) in self.plan.launches.iter().zip(&self.functions) {
-            let values = values(launch, addresses)?;
-            // SAFETY: the caller's promise, for each launch of the plan.
-            unsafe { launch_one(stream, function, launch, values) }
-                .during(format!("launching {}", launch.entry().name))?;
-            self.gpu.launched(launch.entry().name)?;
-        }
-        Ok(())
-    }
+fn extents(shape: Shape) -> (usize, usize, usize) {
+    (shape.m() as usize, shape.n() as usize, shape.k() as usize)
 }
 
 fn check(name: &'static str, matrix: &DeviceMatrix, expected: (usize, usize)) -> Result<(), Error> {
@@ -188,17 +205,17 @@ enum Value {
     TensorMap(TensorMap),
 }
 
-fn values(launch: &Launch, addresses: Addresses) -> Result<Vec<Value>, Error> {
+fn values(launch: &Launch, address: impl Fn(Buffer) -> u64) -> Result<Vec<Value>, Error> {
     launch
         .arguments()
         .iter()
         .map(|argument| {
             Ok(match argument {
-                Argument::Pointer(buffer) => Value::Plain(addresses.of(*buffer)),
+                Argument::Pointer(buffer) => Value::Plain(address(*buffer)),
                 Argument::U32(value) => Value::Plain((*value).into()),
                 Argument::F32(value) => Value::Plain(value.to_bits().into()),
                 Argument::TensorMap(spec) => {
-                    Value::TensorMap(TensorMap::encode(spec, addresses.of(spec.buffer))?)
+                    Value::TensorMap(TensorMap::encode(spec, address(spec.buffer))?)
                 }
                 // A kind of argument that this host does not know cannot come
                 // from this workspace's kernels.
@@ -283,8 +300,8 @@ fn success(result: cust::sys::CUresult) -> CudaResult<()> {
     if result == cust::sys::CUresult::CUDA_SUCCESS {
         Ok(())
     } else {
-        // cust's conversion is private. Both calls above fail only for a bad
-        // value or a device that lacks the feature.
-        Err(CudaError::InvalidValue)
+        // cust's conversion is private. With this one, the code comes from the
+        // driver's symbols.
+        Err(CudaError::UnknownError)
     }
 }

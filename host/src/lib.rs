@@ -20,14 +20,19 @@
 //! |---|---|
 //! | [`matrix`] | matrices on the host |
 //! | [`device`] | a GPU: its properties, its memory, its kernels |
+//! | [`devices`] | GPUs that plans can be made for without having one |
 //! | [`launch`] | a variant made ready for one shape; the one place that launches |
 //! | [`timing`] | CUDA events around batches of launches |
+//! | [`transfer`] | whole products, with their copies |
 //! | [`cpu`] | the triple loop, and a fast CPU product |
 //! | [`verify`] | the float64 reference and the error bound |
 //! | [`cases`] | the shapes that every variant is tried on |
+//! | [`memory`] | the machine's memory, asked before it is taken |
 //! | [`measure`] | verify, then time: what programs and benchmarks share |
 //! | [`ptx`] | the PTX that the build embedded |
+//! | [`doctor`] | what a machine has and lacks |
 //! | [`report`] | tables for people |
+//! | [`registers`] | what ptxas says of each kernel |
 //! | [`error`] | what can go wrong |
 //!
 //! Everything but [`device`] and [`launch`] works without a GPU. Programs that
@@ -40,15 +45,24 @@ use find_cuda_helper as _;
 pub mod cases;
 pub mod cpu;
 pub mod device;
+pub mod devices;
+pub mod doctor;
 pub mod error;
 pub mod launch;
 pub mod matrix;
 pub mod measure;
+pub mod memory;
 pub mod ptx;
+pub mod registers;
 pub mod report;
 mod tensor_map;
 pub mod timing;
+pub mod transfer;
 pub mod verify;
+
+/// The driver's interface that this crate is built on, for callers who bring
+/// their own streams, events and buffers.
+pub use cust;
 
 pub use device::{DeviceMatrix, Gpu};
 pub use error::Error;

@@ -99,6 +99,11 @@ impl Matrix {
         &mut self.data
     }
 
+    /// The elements, row after row, without the matrix.
+    pub fn into_data(self) -> Vec<f32> {
+        self.data
+    }
+
     /// The element in row `i` and column `j`.
     ///
     /// # Panics

@@ -1,11 +1,11 @@
 //! Verify, then time: what the program and the benchmarks share.
 
 use crate::timing::{Repeated, median};
-use crate::verify::{Reference, Verdict};
-use crate::{DeviceMatrix, Error, Gpu, Matrix, Prepared, cpu};
+use crate::transfer::{EndToEnd, HostMemory};
+use crate::verify::{self, Reference, Verdict};
+use crate::{DeviceMatrix, Error, Gpu, Matrix, Prepared, cpu, memory};
 use kernels::gemm::{Shape, Variant};
 use kernels::launch::Dim3;
-use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// The factors of a product on a GPU, with the reference for its result.
@@ -28,6 +28,7 @@ impl<'gpu> Problem<'gpu> {
     /// driver's.
     pub fn new(gpu: &'gpu Gpu, a: &Matrix, b: &Matrix) -> Result<Self, Error> {
         let shape = crate::matrix::product_shape((a.rows(), a.columns()), (b.rows(), b.columns()))?;
+        check_device_memory(gpu, shape)?;
         let (device_a, device_b) = (gpu.upload(a)?, gpu.upload(b)?);
         let c = gpu.poisoned(a.rows(), b.columns())?;
         let reference = Reference::new(gpu, (a, &device_a), (b, &device_b))?;
@@ -45,15 +46,22 @@ impl<'gpu> Problem<'gpu> {
     ///
     /// # Errors
     ///
-    /// As [`Problem::new`].
+    /// As [`Problem::new`] and [`random_factors`].
     pub fn random(gpu: &'gpu Gpu, shape: Shape, seed: u64) -> Result<Self, Error> {
-        let (a, b) = random_factors(shape, seed);
+        // Before the host spends minutes on matrices that the device can't hold.
+        check_device_memory(gpu, shape)?;
+        let (a, b) = random_factors(shape, seed)?;
         Self::new(gpu, &a, &b)
     }
 
     /// Its shape.
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// What results are compared with.
+    pub fn reference(&self) -> &Reference {
+        &self.reference
     }
 
     /// Runs a variant once, into a C full of NaN, and compares the result.
@@ -90,6 +98,40 @@ impl<'gpu> Problem<'gpu> {
         Repeated::new(self.gpu, prepared, &self.a, &self.b, &mut self.c)
     }
 
+    /// The product of `factors` with its copies, through this problem's device
+    /// memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MatrixShape`] where the factors have other shapes, or the
+    /// driver's.
+    pub fn end_to_end<'a>(
+        &'a mut self,
+        prepared: &'a Prepared<'gpu>,
+        memory: HostMemory,
+        factors: (&Matrix, &Matrix),
+    ) -> Result<EndToEnd<'a, 'gpu>, Error> {
+        let device = [&mut self.a, &mut self.b, &mut self.c];
+        EndToEnd::new(self.gpu, prepared, memory, factors, device)
+    }
+
+    /// The error that NVIDIA's matrixMul sample computes, on its own constant
+    /// factors; see [`verify::sample_error`]. They take the place of
+    /// this problem's factors.
+    ///
+    /// # Errors
+    ///
+    /// Those of the launch and the kernel, or the driver's.
+    pub fn sample_error(&mut self, prepared: &Prepared<'gpu>) -> Result<f64, Error> {
+        let (a, b) = verify::SAMPLE_VALUES;
+        self.gpu.fill(&mut self.a, a)?;
+        self.gpu.fill(&mut self.b, b)?;
+        self.gpu.poison(&mut self.c)?;
+        prepared.launch(self.gpu.stream(), &self.a, &self.b, &mut self.c)?;
+        let c = self.gpu.download(&self.c)?;
+        Ok(verify::sample_error(&c, self.shape.k()))
+    }
+
     /// Verifies a variant, then times it.
     ///
     /// # Errors
@@ -97,16 +139,30 @@ impl<'gpu> Problem<'gpu> {
     /// Those of the plan, the launches and the kernel.
     pub fn measure(&mut self, variant: &Variant, effort: Effort) -> Result<Measurement, Error> {
         let prepared = self.gpu.prepare_variant(variant, self.shape)?;
-        let verdict = self.verify_prepared(&prepared)?;
+        self.measure_prepared(variant.name, &prepared, effort)
+    }
+
+    /// As [`measure`](Self::measure), with a variant that is ready.
+    ///
+    /// # Errors
+    ///
+    /// Those of the launches and the kernel.
+    pub fn measure_prepared(
+        &mut self,
+        name: &str,
+        prepared: &Prepared<'gpu>,
+        effort: Effort,
+    ) -> Result<Measurement, Error> {
+        let verdict = self.verify_prepared(prepared)?;
         let block = prepared.plan().launches.last().map(|launch| launch.block());
-        let mut repeated = self.repeated(&prepared)?;
+        let mut repeated = self.repeated(prepared)?;
         repeated.warm_up()?;
         let launches = effort.launches(repeated.batch(1)?);
         let samples = (0..effort.batches)
             .map(|_| Ok(repeated.batch(launches)?.as_secs_f64() / launches as f64))
             .collect::<Result<Vec<_>, Error>>()?;
         Ok(Measurement {
-            name: variant.name.into(),
+            name: name.into(),
             shape: self.shape,
             seconds: median(&samples),
             launches,
@@ -117,13 +173,36 @@ impl<'gpu> Problem<'gpu> {
     }
 }
 
+/// Checks that a device has room for A, B, C and, while it is computed there,
+/// the reference. A variant's workspace is checked when it is prepared.
+///
+/// # Errors
+///
+/// [`Error::OutOfMemory`] where it has not, or the driver's.
+pub fn check_device_memory(gpu: &Gpu, shape: Shape) -> Result<(), Error> {
+    let elements = shape
+        .a_elements()
+        .saturating_add(shape.b_elements())
+        .saturating_add(shape.c_elements());
+    let needed = elements
+        .saturating_mul(size_of::<f32>() as u64)
+        .saturating_add(Reference::device_bytes(shape));
+    gpu.check_free(&format!("a product of {shape}"), needed)
+}
+
 /// Random factors of a shape. The same seed gives the same factors.
-pub fn random_factors(shape: Shape, seed: u64) -> (Matrix, Matrix) {
+///
+/// # Errors
+///
+/// [`Error::HostMemory`] where the machine has too little memory for them, the
+/// result and its check.
+pub fn random_factors(shape: Shape, seed: u64) -> Result<(Matrix, Matrix), Error> {
+    memory::check(shape)?;
     let (m, n, k) = (shape.m() as usize, shape.n() as usize, shape.k() as usize);
-    (
+    Ok((
         Matrix::random(m, k, seed),
         Matrix::random(k, n, seed.wrapping_add(1)),
-    )
+    ))
 }
 
 /// How much to run for one figure.
@@ -192,7 +271,7 @@ impl Measurement {
 }
 
 /// A product on the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cpu {
     /// [`cpu::triple_loop`].
     TripleLoop,

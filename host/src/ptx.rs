@@ -15,6 +15,9 @@ pub struct Ptx {
 /// Architecture and text of each file that the build script made.
 const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
 
+/// The compiler that made the embedded PTX.
+pub const COMPILER: &str = env!("DEVICE_COMPILER");
+
 /// All embedded PTX, oldest architecture first.
 pub fn all() -> impl Iterator<Item = Ptx> {
     EMBEDDED

@@ -1,4 +1,7 @@
-//! Tables for people.
+//! Tables for people, and the files that hold them.
+
+use crate::Error;
+use std::path::Path;
 
 /// A table with a heading, its columns aligned: those whose cells all start
 /// with a digit to the right, the others to the left.
@@ -59,6 +62,50 @@ pub fn gflops(flops_per_second: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// The text of a file with `new` in place of what stands between two markers,
+/// each of which stays, on a line of its own.
+///
+/// # Errors
+///
+/// [`Error::File`] where the file cannot be read or lacks a marker.
+pub fn between_markers(path: &Path, markers: [&str; 2], new: &str) -> Result<String, Error> {
+    let text = std::fs::read_to_string(path).map_err(|error| file(path, error))?;
+    let position = |marker: &str, from: usize| {
+        text[from..]
+            .find(marker)
+            .map(|at| from + at)
+            .ok_or_else(|| file(path, format!("there is no line '{marker}'")))
+    };
+    let start = position(markers[0], 0)? + markers[0].len();
+    let end = position(markers[1], start)?;
+    Ok(format!("{}\n{new}{}", &text[..start], &text[end..]))
+}
+
+/// Replaces a file whole: whoever reads it meanwhile sees the old text or the
+/// new.
+///
+/// # Errors
+///
+/// [`Error::File`].
+pub fn replace_file(path: &Path, text: &str) -> Result<(), Error> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let written = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, path));
+    if written.is_err() {
+        // The error that counts is the first.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written.map_err(|error| file(path, error))
+}
+
+fn file(path: &Path, reason: impl ToString) -> Error {
+    Error::File {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +126,22 @@ mod tests {
         assert_eq!(gflops(8.123_456e12), "8123");
         assert_eq!(gflops(1.5e9), "1.500");
         assert_eq!(gflops(0.0), "0.000");
+    }
+
+    #[test]
+    fn only_what_is_between_the_markers_changes() {
+        let path = std::env::temp_dir().join(format!("report-{}", std::process::id()));
+        replace_file(&path, "before\n<a>\nold\n<b>\nafter\n").unwrap();
+        let text = between_markers(&path, ["<a>", "<b>"], "new\n").unwrap();
+        assert_eq!(text, "before\n<a>\nnew\n<b>\nafter\n");
+        replace_file(&path, &text).unwrap();
+        assert_eq!(
+            between_markers(&path, ["<a>", "<b>"], "new\n").unwrap(),
+            text
+        );
+        let error = between_markers(&path, ["<b>", "<a>"], "").unwrap_err();
+        assert!(error.to_string().ends_with("no line '<a>'"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        assert!(between_markers(&path, ["<a>", "<b>"], "").is_err());
     }
 }

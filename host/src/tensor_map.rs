@@ -4,8 +4,8 @@
 //! the bindings of `cust`, so it is looked up in the loaded driver.
 
 use crate::error::Error;
-use cust::error::CudaError;
 use cust::sys::CUresult;
+use find_cuda_helper::Code;
 use kernels::launch::TensorMapSpec;
 use std::ffi::c_void;
 
@@ -58,7 +58,7 @@ impl TensorMap {
         let Some(function) = driver.function("cuTensorMapEncodeTiled") else {
             return Err(failed(
                 "making a tensor map, which needs a driver for CUDA 12",
-                CudaError::NotFound,
+                Code(CUresult::CUDA_ERROR_NOT_FOUND as i32),
             ));
         };
         // SAFETY: the driver exports the function under this name with the type
@@ -92,7 +92,7 @@ impl TensorMap {
         } else {
             Err(failed(
                 &format!("making a tensor map of {}×{}", spec.rows, spec.columns),
-                CudaError::InvalidValue,
+                Code(result as i32),
             ))
         }
     }

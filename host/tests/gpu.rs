@@ -3,7 +3,9 @@
 mod common;
 
 use host::cases::{self, Case};
+use host::cust::memory::DeviceBuffer;
 use host::measure::Problem;
+use host::transfer::HostMemory;
 use host::verify::Reference;
 use host::{Error, Gpu, Matrix, ptx};
 use kernels::gemm::{self, Shape, Variant};
@@ -177,6 +179,7 @@ static GREEDY: Variant = Variant {
     min_compute_capability: kernels::launch::ComputeCapability::new(7, 5),
     needs: kernels::launch::Target::BASELINE,
     entries: &[],
+    overlapping_writes: false,
 };
 
 thread_local! {
@@ -240,6 +243,69 @@ fn a_matrix_of_another_shape_is_refused() {
         .multiply("tiled_16", &Matrix::zeros(4, 6), &Matrix::zeros(5, 6))
         .unwrap_err();
     assert!(matches!(error, Error::InnerDimensions { .. }), "{error}");
+}
+
+#[test]
+fn buffers_and_streams_may_be_the_callers() {
+    let Some(gpu) = common::gpu() else { return };
+    let (a, b) = (Matrix::random(30, 40, 1), Matrix::random(40, 50, 2));
+    let own = |matrix: &Matrix| {
+        let buffer = DeviceBuffer::from_slice(matrix.data()).unwrap();
+        gpu.adopt(buffer, matrix.rows(), matrix.columns()).unwrap()
+    };
+    let (device_a, device_b) = (own(&a), own(&b));
+    let mut c = own(&Matrix::zeros(30, 50));
+    assert!(gpu.adopt(own(&a).into_buffer(), 30, 41).is_err());
+    let stream = gpu.new_stream().unwrap();
+    let reference = Reference::on_cpu(&a, &b).unwrap();
+    for variant in variants(&gpu) {
+        let prepared = gpu
+            .prepare(variant.name, Shape::new(30, 50, 40).unwrap())
+            .unwrap();
+        for _ in 0..2 {
+            gpu.poison(&mut c).unwrap();
+            prepared
+                .launch(&stream, &device_a, &device_b, &mut c)
+                .unwrap();
+            let verdict = reference.check(&gpu.download(&c).unwrap()).unwrap();
+            assert!(verdict.passed(), "{}: {verdict}", variant.name);
+        }
+    }
+}
+
+#[test]
+fn copies_and_kernel_in_one_queue_give_the_product() {
+    let Some(gpu) = common::gpu() else { return };
+    for (m, n, k) in [(30, 50, 40), (7, 5, 0), (0, 5, 7)] {
+        let (a, b) = (Matrix::random(m, k, 1), Matrix::random(k, n, 2));
+        let reference = Reference::on_cpu(&a, &b).unwrap();
+        let mut problem = Problem::new(&gpu, &a, &b).unwrap();
+        for variant in variants(&gpu) {
+            let prepared = gpu.prepare_variant(variant, problem.shape()).unwrap();
+            for memory in HostMemory::ALL {
+                let mut product = problem.end_to_end(&prepared, memory, (&a, &b)).unwrap();
+                product.run().unwrap();
+                let verdict = reference.check(&product.result().unwrap()).unwrap();
+                assert!(
+                    verdict.passed(),
+                    "{} from {memory}: {verdict}",
+                    variant.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn vectors_are_added() {
+    let Some(gpu) = common::gpu() else { return };
+    for n in [0, 1, 255, 256, 257, 100_000] {
+        let (a, b) = (Matrix::random(1, n, 1), Matrix::random(1, n, 2));
+        let sum = gpu.add(a.data(), b.data()).unwrap();
+        let expected: Vec<_> = a.data().iter().zip(b.data()).map(|(x, y)| x + y).collect();
+        assert_eq!(sum, expected, "{n}");
+    }
+    assert!(gpu.add(&[1.0], &[1.0, 2.0]).is_err());
 }
 
 #[test]

@@ -77,7 +77,8 @@ pub fn plan(shape: crate::gemm::Shape) -> crate::launch::Plan {
         return Plan::nothing();
     }
     let (m, n, k) = (shape.m(), shape.n(), shape.k());
-    let bytes = shape.c_elements() * size_of::<f64>() as u64;
+    // A product too large to count is refused for its memory.
+    let bytes = shape.c_elements().saturating_mul(size_of::<f64>() as u64);
     let mut plan = Plan::single(reference_f64::launch(
         Dim3::covering(n.div_ceil(TILE), m.div_ceil(TILE)),
         Dim3::xy(TILE, TILE),
@@ -89,6 +90,6 @@ pub fn plan(shape: crate::gemm::Shape) -> crate::launch::Plan {
         n,
         k,
     ));
-    plan.workspace_bytes = 2 * bytes;
+    plan.workspace_bytes = bytes.saturating_mul(2);
     plan
 }

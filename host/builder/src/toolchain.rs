@@ -96,6 +96,22 @@ impl Toolchain {
         })
     }
 
+    /// Its name and release, and those of the LLVM in it: `rustc 1.96.0, LLVM 22.1.8`.
+    #[must_use]
+    pub fn version(&self) -> String {
+        let field = |name: &str| {
+            let mut lines = self.identity.lines();
+            lines
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap_or("unknown")
+        };
+        format!(
+            "rustc {}, LLVM {}",
+            field("release: "),
+            field("LLVM version: ")
+        )
+    }
+
     /// The edition of `core`, which changes with the compiler.
     pub(crate) fn core_edition(&self) -> Result<String, BuildError> {
         let path = self.library.join("core/Cargo.toml");
@@ -118,6 +134,8 @@ impl Toolchain {
 fn ask(rustc: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = environment::clean(rustc, environment::names())
         .args(arguments)
+        // rustup's proxy would fetch a toolchain that is not there. Who only asks must not.
+        .env("RUSTUP_AUTO_INSTALL", "0")
         .output()
         .map_err(|error| format!("does not run: {error}"))?;
     if output.status.success() {

@@ -1,5 +1,5 @@
 //! The functions that a program may call first. They load the driver, then call
-//! it through the table like the jumps do.
+//! it through the table like the other symbols do.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 
 use crate::functions::{Index, SLOTS};
 use crate::load::driver;
-use crate::table::{
+use crate::result::{
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_INITIALIZED,
-    CUDA_ERROR_STUB_LIBRARY, CUDA_ERROR_UNKNOWN, CUDA_SUCCESS,
+    CUDA_ERROR_STUB_LIBRARY, CUDA_ERROR_UNKNOWN, CUDA_SUCCESS, settle,
 };
 
 type Init = unsafe extern "C" fn(c_uint) -> c_int;
@@ -18,6 +18,15 @@ type GetErrorText = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
 
 fn slot(index: Index) -> *mut c_void {
     SLOTS[index as usize].load(Ordering::Acquire)
+}
+
+/// What the symbols of `table.rs` do with a result.
+fn settled(code: c_int) -> c_int {
+    if code == CUDA_SUCCESS {
+        code
+    } else {
+        settle(code)
+    }
 }
 
 /// Loads the driver on the first call, then initialises CUDA.
@@ -33,7 +42,7 @@ pub unsafe extern "C" fn cuInit(flags: c_uint) -> c_int {
     // a stub, which takes the arguments of any function.
     let real = unsafe { transmute::<*mut c_void, Init>(slot(Index::cuInit)) };
     // SAFETY: the caller upholds the driver's conditions.
-    unsafe { real(flags) }
+    settled(unsafe { real(flags) })
 }
 
 /// Loads the driver on the first call, then asks it for its CUDA version.
@@ -49,7 +58,7 @@ pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
     // this is, or a stub, which takes the arguments of any function.
     let real = unsafe { transmute::<*mut c_void, GetVersion>(slot(Index::cuDriverGetVersion)) };
     // SAFETY: the caller upholds the driver's conditions.
-    unsafe { real(version) }
+    settled(unsafe { real(version) })
 }
 
 /// Loads the driver on the first call, then asks it for the name of an error.
@@ -95,7 +104,7 @@ unsafe fn error_text(
         // by the caller's word, or a stub, which takes any arguments.
         let real = unsafe { transmute::<*mut c_void, GetErrorText>(slot(index)) };
         // SAFETY: the caller upholds the driver's conditions.
-        return unsafe { real(error, text) };
+        return settled(unsafe { real(error, text) });
     }
     if text.is_null() {
         return CUDA_ERROR_INVALID_VALUE;

@@ -29,8 +29,14 @@
 //! # How a call travels
 //!
 //! There is a table with one slot a function. Each symbol is a naked function
-//! of one jump through its slot. It touches no argument register and no stack
-//! word, so any signature passes through unchanged, and this crate needs none.
+//! that calls what its slot holds. It touches no argument register and copies
+//! the words on the stack, so any signature passes through unchanged, and this
+//! crate needs none.
+//!
+//! The call, in place of a jump, is for the result. `cust_raw` declares it as a
+//! Rust enum of CUDA 11's codes, and a code of a newer driver would be undefined
+//! behaviour there. It becomes `CUDA_ERROR_UNKNOWN` (999), and [`last_error`]
+//! has it as it was. A call that succeeds costs some ten instructions more.
 //!
 //! A slot holds one of four things:
 //!
@@ -59,7 +65,7 @@
 //!
 //! # Limits
 //!
-//! Linux on x86-64 and on aarch64. The aarch64 jump was assembled, never run.
+//! Linux on x86-64 and on aarch64. The aarch64 symbols were assembled, never run.
 //! The symbols stay inside an executable. A `cdylib` or a program linked with
 //! `-rdynamic` would export them, and could then stand before the driver's own.
 
@@ -69,7 +75,7 @@
 )))]
 compile_error!(
     "find_cuda_helper (host/cuda_link) supports Linux on x86-64 and aarch64 only: \
-     each driver function is a jump written in assembly for the ELF relocations of \
+     each driver function is called from a few lines of assembly for the ELF relocations of \
      one architecture (src/table.rs), and the library names are those of Linux \
      (src/load.rs)"
 );
@@ -77,9 +83,11 @@ compile_error!(
 mod entry;
 mod functions;
 mod load;
+mod result;
 mod table;
 
 pub use load::{Attempt, Driver, LoadError, driver};
+pub use result::{Code, last_error};
 
 /// Tells cargo to link nothing, in the place of the published crate's search
 /// for a CUDA toolkit.

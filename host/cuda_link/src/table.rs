@@ -1,14 +1,9 @@
-//! The table of slots and the symbols that jump through it.
+//! The table of slots and the symbols that call through it.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicPtr;
 
-pub(crate) const CUDA_SUCCESS: c_int = 0;
-pub(crate) const CUDA_ERROR_INVALID_VALUE: c_int = 1;
-pub(crate) const CUDA_ERROR_NOT_INITIALIZED: c_int = 3;
-pub(crate) const CUDA_ERROR_STUB_LIBRARY: c_int = 34;
-pub(crate) const CUDA_ERROR_NOT_FOUND: c_int = 500;
-pub(crate) const CUDA_ERROR_UNKNOWN: c_int = 999;
+use crate::result::{CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_STUB_LIBRARY};
 
 /// A function that only returns an error code.
 ///
@@ -32,6 +27,86 @@ pub(crate) extern "C" fn not_found() -> c_int {
 /// What a slot holds: the address of a function.
 pub(crate) type Slot = AtomicPtr<c_void>;
 
+/// Calls the function in the slot that r11 (x9) points at, with the arguments
+/// that the caller of the symbol gave, and settles its result.
+///
+/// The call needs a frame of its own between the caller's arguments and the
+/// driver, so those on the stack are copied: eight of
+/// them, as many as any function has (`cuIpcOpenMemHandle`, whose handle of 64
+/// bytes x86-64 passes there). Where it has fewer, the rest are words of the
+/// caller's frame, which are copied and not looked at.
+///
+/// # Safety
+///
+/// Jumped to by the symbols alone.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn forward() -> c_int {
+    #[cfg(target_arch = "x86_64")]
+    ::core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        // Above rbp lie the caller's rbp, the return address, the arguments.
+        // The stack stays a multiple of 16 bytes at the call.
+        "push qword ptr [rbp + 72]",
+        "push qword ptr [rbp + 64]",
+        "push qword ptr [rbp + 56]",
+        "push qword ptr [rbp + 48]",
+        "push qword ptr [rbp + 40]",
+        "push qword ptr [rbp + 32]",
+        "push qword ptr [rbp + 24]",
+        "push qword ptr [rbp + 16]",
+        "call qword ptr [r11]",
+        "leave",
+        ".cfi_def_cfa rsp, 8",
+        "test eax, eax",
+        "jnz 2f",
+        "ret",
+        "2:",
+        "mov edi, eax",
+        "jmp {settle}",
+        ".cfi_endproc",
+        settle = sym crate::result::settle,
+    );
+    // `ldar` pairs with the store that fills the slot; x86-64 orders its plain
+    // load the same way. BTI lets `blr` land on a function's entry.
+    #[cfg(target_arch = "aarch64")]
+    ::core::arch::naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x29, -16",
+        ".cfi_offset x30, -8",
+        "mov x29, sp",
+        ".cfi_def_cfa x29, 16",
+        "sub sp, sp, #64",
+        "ldp x10, x11, [x29, #16]",
+        "stp x10, x11, [sp]",
+        "ldp x10, x11, [x29, #32]",
+        "stp x10, x11, [sp, #16]",
+        "ldp x10, x11, [x29, #48]",
+        "stp x10, x11, [sp, #32]",
+        "ldp x10, x11, [x29, #64]",
+        "stp x10, x11, [sp, #48]",
+        "ldar x9, [x9]",
+        "blr x9",
+        "mov sp, x29",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_def_cfa sp, 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "cbnz w0, 2f",
+        "ret",
+        "2:",
+        "b {settle}",
+        ".cfi_endproc",
+        settle = sym crate::result::settle,
+    );
+}
+
 /// Makes, from the list of functions, their indices, names, slots and symbols.
 macro_rules! define {
     ($($name:ident,)*) => {
@@ -45,7 +120,7 @@ macro_rules! define {
         /// The symbols, in the order of the table.
         pub(crate) static NAMES: &[&str] = &[$(stringify!($name),)*];
 
-        /// The address that each symbol jumps to.
+        /// The address that each symbol calls.
         pub(crate) static SLOTS: [$crate::table::Slot; [$(Index::$name,)*].len()] =
             [const {
                 $crate::table::Slot::new(
@@ -66,35 +141,35 @@ macro_rules! symbol {
     (cuGetErrorName) => {};
     (cuGetErrorString) => {};
     ($name:ident) => {
-        /// Jumps to the function of the same name in the driver.
+        /// Calls the function of the same name in the driver, and passes its
+        /// result through [`settle`](crate::result::settle).
         ///
         /// # Safety
         ///
         /// Call it with the signature that the driver's headers give the
         /// function, and under that function's own conditions. The signature
-        /// here is not that one: the jump leaves every argument in its place.
+        /// here is not that one: every argument is left in its place or copied.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() -> ::std::ffi::c_int {
-            // A jump through memory needs no register, so none is lost.
+            // Neither r11 nor x9 carries an argument or outlives a call.
             #[cfg(target_arch = "x86_64")]
             ::core::arch::naked_asm!(
-                "jmp qword ptr [rip + {slots} + {offset}]",
+                "lea r11, [rip + {slots} + {offset}]",
+                "jmp {forward}",
                 slots = sym SLOTS,
                 offset = const Index::$name as usize * size_of::<$crate::table::Slot>(),
+                forward = sym $crate::table::forward,
             );
-            // Assembled, never run: no aarch64 machine was at hand. x16 is free between a
-            // call and its target (AAPCS64, IP0), and BTI lets `br x16` land on
-            // a function's entry. `ldar` pairs with the store that fills the
-            // slot; x86-64 orders its plain load the same way.
+            // Assembled, never run: no aarch64 machine was at hand.
             #[cfg(target_arch = "aarch64")]
             ::core::arch::naked_asm!(
-                "adrp x16, {slots} + {offset}",
-                "add x16, x16, :lo12:{slots} + {offset}",
-                "ldar x16, [x16]",
-                "br x16",
+                "adrp x9, {slots} + {offset}",
+                "add x9, x9, :lo12:{slots} + {offset}",
+                "b {forward}",
                 slots = sym SLOTS,
                 offset = const Index::$name as usize * size_of::<$crate::table::Slot>(),
+                forward = sym $crate::table::forward,
             );
         }
     };
@@ -102,7 +177,7 @@ macro_rules! symbol {
 pub(crate) use symbol;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeSet;
     use std::env;
     use std::fs;
@@ -112,9 +187,14 @@ mod tests {
 
     use crate::functions::NAMES;
 
+    /// Written past the harness, which hides what a passing test prints.
+    pub(crate) fn skipped(why: &str) {
+        let _ = writeln!(io::stderr(), "skipped: {why} are not compared");
+    }
+
     /// The bindings that cargo would build `cust_raw` from. This crate does not
     /// depend on them, so only a workspace that does can tell.
-    fn bindings() -> Option<PathBuf> {
+    pub(crate) fn bindings() -> Option<PathBuf> {
         // Without a platform, cargo asks for packages that only Windows needs,
         // and fails where nobody downloaded them.
         let platform = format!("{}-unknown-linux-gnu", env::consts::ARCH);
@@ -134,12 +214,7 @@ mod tests {
     #[test]
     fn the_list_is_that_of_the_bindings() {
         let Some(path) = bindings() else {
-            // Written past the harness, which hides what a passing test prints.
-            let _ = writeln!(
-                io::stderr(),
-                "skipped: cargo metadata does not list cust_raw here, so the list is not compared"
-            );
-            return;
+            return skipped("cargo metadata does not list cust_raw here: its functions");
         };
         let bindings = fs::read_to_string(path).unwrap();
         let declared: BTreeSet<_> = bindings

@@ -43,3 +43,13 @@ int cuTexRefSetMipmapLevelBias(void *texture, float bias) {
     memcpy(texture, &bias, sizeof bias);
     return 0;
 }
+
+struct handle { uint64_t words[8]; };
+
+/* A struct of 64 bytes by value: eight words of stack on x86-64, the most of
+   any function. The result is a code that no bindings know. */
+int cuIpcOpenMemHandle_v2(uint64_t *seen, struct handle handle, unsigned flags) {
+    memcpy(seen, handle.words, sizeof handle.words);
+    seen[8] = flags;
+    return 12345;
+}

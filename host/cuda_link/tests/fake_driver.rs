@@ -12,7 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
 
-use find_cuda_helper::driver;
+use find_cuda_helper::{Code, driver, last_error};
+
+/// `CUipcMemHandle`, by its size.
+#[repr(C)]
+struct Handle([u64; 8]);
 
 // Declared as cust_raw declares them: the link has to find the symbols.
 unsafe extern "C" {
@@ -23,6 +27,7 @@ unsafe extern "C" {
     fn cuDeviceGetCount(count: *mut c_int) -> c_int;
     fn cuCtxSynchronize() -> c_int;
     fn cuTexRefSetMipmapLevelBias(texture: *mut c_void, bias: f32) -> c_int;
+    fn cuIpcOpenMemHandle_v2(pointer: *mut u64, handle: Handle, flags: c_uint) -> c_int;
     fn cuLaunchKernel(
         f: *mut c_void,
         grid_x: c_uint,
@@ -167,6 +172,7 @@ fn child_with_driver() {
         )
     };
     assert_eq!(result, 700);
+    assert_eq!(last_error(), Some(Code(700)));
     assert_eq!(
         seen,
         [
@@ -185,6 +191,24 @@ fn child_with_driver() {
     );
 
     assert_eq!(text(cuGetErrorString, 100), (0, "the fake's text"));
+    // The fake has texts and no names.
+    assert_eq!(Code(100).to_string(), "CUDA error 100: the fake's text");
+    assert_eq!(
+        last_error(),
+        Some(Code(700)),
+        "a success or a text replaced it"
+    );
+
+    let mut seen = [0_u64; 9];
+    let handle = [11, 12, 13, 14, 15, 16, 17, u64::MAX];
+    // SAFETY: the fake writes nine words to the pointer.
+    let result = unsafe { cuIpcOpenMemHandle_v2(seen.as_mut_ptr(), Handle(handle), 19) };
+    assert_eq!(
+        result, 999,
+        "a code that the bindings' enum lacks got through"
+    );
+    assert_eq!(last_error(), Some(Code(12345)));
+    assert_eq!((&seen[..8], seen[8]), (&handle[..], 19));
 }
 
 #[test]
@@ -204,7 +228,13 @@ fn child_without_driver() {
     assert_eq!(unsafe { cuDriverGetVersion(&mut count) }, 34);
     assert_eq!(count, -1, "a stub wrote something");
 
+    assert_eq!(last_error(), Some(Code(34)));
+
     assert_eq!(text(cuGetErrorName, 34), (0, "CUDA_ERROR_STUB_LIBRARY"));
+    assert_eq!(
+        Code(34).to_string(),
+        "CUDA_ERROR_STUB_LIBRARY (34): no CUDA driver library could be loaded (libcuda.so.1)"
+    );
     // Every code has a text: cust fails to format an error that has none.
     for code in [0, 1, 3, 34, 500, 999, 12345] {
         assert_eq!(text(cuGetErrorString, code).0, 0);

@@ -3,33 +3,69 @@
 use super::Outcome;
 use host::Error;
 use host::measure::Cpu;
+use serde::Serialize;
 
 #[derive(clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
 
-pub fn run(_: &Arguments) -> Result<Outcome, Error> {
-    let rows: Vec<_> = Cpu::ALL
-        .iter()
-        .map(|cpu| {
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    summary: &'static str,
+    input: String,
+    accumulator: String,
+    output: String,
+    /// None on the CPU.
+    min_compute_capability: Option<String>,
+    /// The kernels that it launches; none on the CPU.
+    kernels: Vec<&'static str>,
+}
+
+fn rows() -> Vec<Row> {
+    let f32 = kernels::gemm::ElementType::F32.to_string();
+    let cpu = Cpu::ALL.iter().map(|cpu| Row {
+        name: cpu.name(),
+        summary: cpu.summary(),
+        input: f32.clone(),
+        accumulator: f32.clone(),
+        output: f32.clone(),
+        min_compute_capability: None,
+        kernels: Vec::new(),
+    });
+    let gpu = kernels::gemm::all().map(|variant| Row {
+        name: variant.name,
+        summary: variant.summary,
+        input: variant.input.to_string(),
+        accumulator: variant.accumulator.to_string(),
+        output: variant.output.to_string(),
+        min_compute_capability: Some(variant.min_compute_capability.to_string()),
+        kernels: variant.entries.iter().map(|entry| entry.name).collect(),
+    });
+    cpu.chain(gpu).collect()
+}
+
+pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
+    let rows = rows();
+    if arguments.json {
+        super::print_json(&rows);
+        return Ok(Outcome::Passed);
+    }
+    let cells: Vec<_> = rows
+        .into_iter()
+        .map(|row| {
             [
-                cpu.name().to_owned(),
-                "f32".into(),
-                "CPU".into(),
-                cpu.summary().into(),
+                row.name.to_owned(),
+                row.input,
+                row.min_compute_capability.unwrap_or("CPU".into()),
+                row.summary.to_owned(),
             ]
         })
-        .chain(kernels::gemm::all().map(|variant| {
-            [
-                variant.name.to_owned(),
-                variant.input.to_string(),
-                variant.min_compute_capability.to_string(),
-                variant.summary.to_owned(),
-            ]
-        }))
         .collect();
-    print!(
-        "{}",
-        host::report::table(&["kernel", "type", "needs", "what it is"], &rows)
-    );
+    let heading = ["kernel", "type", "needs", "what it is"];
+    print!("{}", host::report::table(&heading, &cells));
     Ok(Outcome::Passed)
 }

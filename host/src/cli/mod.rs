@@ -3,11 +3,20 @@
 //! Exit codes: 0 where all went well, 1 where a check failed or the machine
 //! cannot do what was asked, 2 where the request itself was wrong.
 
+mod doctor;
 mod list;
+mod plan;
 mod run;
+mod simulate;
+mod table;
+mod vecadd;
 mod verify;
 
 use clap::{Parser, Subcommand};
+use host::Error;
+use host::matrix::product_shape;
+use kernels::gemm::Shape;
+use serde::Serialize;
 use std::process::ExitCode;
 
 /// Matrix multiplication on NVIDIA GPUs, with kernels written in Rust.
@@ -22,10 +31,26 @@ struct Arguments {
 enum Command {
     /// Multiply two random matrices: verify the result, then time it
     Run(run::Arguments),
+    /// Show what would be launched and how long it takes at least; needs no GPU
+    Plan(plan::Arguments),
     /// List the kernels
     List(list::Arguments),
     /// Run every kernel over the shapes that have broken GEMM programs
     Verify(verify::Arguments),
+    /// Run a kernel on the CPU: find its faults, count its memory accesses
+    Simulate(simulate::Arguments),
+    /// Compare what kernels ask of memory, with what it means
+    Explain(simulate::ExplainArguments),
+    /// Add two vectors: the first kernel
+    Vecadd(vecadd::Arguments),
+    /// Measure every kernel and print the table of the README
+    Table(table::Arguments),
+    /// Check what this machine has for building and running, and say what it lacks
+    ///
+    /// Each line is a check that came out ok, missing or failed. The exit code is 1 where one fails
+    /// that is needed: in a checkout, all that builds; anywhere, a driver and a device that runs the
+    /// kernels. On a machine without a GPU it is 1, though the CPU parts work.
+    Doctor(doctor::Arguments),
 }
 
 /// How a command ended, where it did not end in an error.
@@ -36,10 +61,21 @@ enum Outcome {
 }
 
 pub fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let arguments = std::env::args_os().map(|argument| match argument.into_string() {
+        Ok(text) => sample_flag(&text).unwrap_or(text).into(),
+        // clap says what is wrong with it.
+        Err(argument) => argument,
+    });
+    let result = match Arguments::parse_from(arguments).command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Explain(arguments) => simulate::explain(&arguments),
+        Command::Vecadd(arguments) => vecadd::run(&arguments),
+        Command::Table(arguments) => table::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     };
     match result {
         Ok(Outcome::Passed) => ExitCode::SUCCESS,
@@ -48,5 +84,67 @@ pub fn main() -> ExitCode {
             eprintln!("error: {error}");
             ExitCode::from(if error.is_usage() { 2 } else { 1 })
         }
+    }
+}
+
+/// A flag of NVIDIA's samples, which begin with one dash, as one of ours.
+fn sample_flag(argument: &str) -> Option<String> {
+    const FLAGS: [&str; 5] = ["-wA=", "-hA=", "-wB=", "-hB=", "-device="];
+    FLAGS
+        .iter()
+        .any(|flag| argument.starts_with(flag))
+        .then(|| format!("-{argument}"))
+}
+
+/// The sizes of a product, our way or the sample's.
+#[derive(clap::Args)]
+struct ShapeArguments {
+    /// Rows of A and C [default: 320]
+    #[arg(long, conflicts_with_all = SAMPLE_SIZES)]
+    m: Option<u64>,
+    /// Columns of B and C [default: 640]
+    #[arg(long, conflicts_with_all = SAMPLE_SIZES)]
+    n: Option<u64>,
+    /// Columns of A, rows of B [default: 320]
+    #[arg(long, conflicts_with_all = SAMPLE_SIZES)]
+    k: Option<u64>,
+    #[arg(long = "wA", hide = true)]
+    width_a: Option<usize>,
+    #[arg(long = "hA", hide = true)]
+    height_a: Option<usize>,
+    #[arg(long = "wB", hide = true)]
+    width_b: Option<usize>,
+    #[arg(long = "hB", hide = true)]
+    height_b: Option<usize>,
+}
+
+const SAMPLE_SIZES: [&str; 4] = ["width_a", "height_a", "width_b", "height_b"];
+
+impl ShapeArguments {
+    /// The shape that was asked for. Defaults are the sample's: A 320×320 and B
+    /// 640×320, as width × height.
+    fn shape(&self) -> Result<Shape, Error> {
+        let sample = [self.width_a, self.height_a, self.width_b, self.height_b];
+        if sample.iter().any(Option::is_some) {
+            return product_shape(
+                (self.height_a.unwrap_or(320), self.width_a.unwrap_or(320)),
+                (self.height_b.unwrap_or(320), self.width_b.unwrap_or(640)),
+            );
+        }
+        Ok(Shape::new(
+            self.m.unwrap_or(320),
+            self.n.unwrap_or(640),
+            self.k.unwrap_or(320),
+        )?)
+    }
+}
+
+/// Prints a value as indented JSON.
+fn print_json(value: &impl Serialize) {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => println!("{text}"),
+        // Only a map with odd keys or a failing `Serialize` could get here, and
+        // our types have neither.
+        Err(error) => eprintln!("error: {error}"),
     }
 }

@@ -15,22 +15,27 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
     /// How many random shapes to add
-    #[arg(long, default_value_t = 20, value_name = "COUNT")]
-    random: usize,
+    #[arg(long, default_value_t = 20, value_name = "COUNT",
+          value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    random: u32,
     /// What the random shapes and elements are made from
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
-    let variants: Vec<&Variant> = match &arguments.kernel {
-        Some(name) => vec![host::device::find(name)?],
-        None => kernels::gemm::all().collect(),
+    let one_variant = match &arguments.kernel {
+        Some(name) => Some(host::device::find(name)?),
+        None => None,
     };
     let gpu = Gpu::new(arguments.device)?;
+    let variants: Vec<&Variant> = match one_variant {
+        Some(variant) => vec![variant],
+        None => kernels::gemm::all_on(&gpu.info().limits).collect(),
+    };
     println!("{}", super::run::describe(&gpu));
 
-    let random = cases::random(arguments.random, 600, arguments.seed);
+    let random = cases::random(arguments.random as usize, 600, arguments.seed);
     let mut failures = 0;
     let mut checked = 0;
     for case in cases::SMALL.iter().chain(cases::LARGE).chain(&random) {

@@ -165,7 +165,7 @@ kernel! {
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use table::VARIANTS;
+pub(super) use table::{BEST, VARIANTS};
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
@@ -182,6 +182,7 @@ mod table {
         output: F32,
         min_compute_capability: ComputeCapability::new(7, 5),
         needs: Target::BASELINE,
+        overlapping_writes: false,
         entries: &[&gemm_double_buffered::ENTRY],
         plan: |shape, _| {
             let (m, n, k) = (shape.m(), shape.n(), shape.k());
@@ -197,4 +198,7 @@ mod table {
             )))
         },
     }];
+
+    /// The one that [`auto`](crate::gemm::auto) takes.
+    pub const BEST: &Variant = &VARIANTS[VARIANTS.len() - 1];
 }

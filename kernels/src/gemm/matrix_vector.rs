@@ -282,7 +282,7 @@ kernel! {
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use table::VARIANTS;
+pub(super) use table::{BEST, VARIANTS};
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
@@ -299,6 +299,7 @@ mod table {
         output: F32,
         min_compute_capability: ComputeCapability::new(7, 5),
         needs: Target::BASELINE,
+        overlapping_writes: false,
         entries: &[&gemm_dot::ENTRY, &gemm_row::ENTRY],
         plan: |shape, _| {
             let (m, n, k) = (shape.m(), shape.n(), shape.k());
@@ -330,4 +331,7 @@ mod table {
             Ok(Plan::single(launch))
         },
     }];
+
+    /// The one that [`auto`](crate::gemm::auto) takes.
+    pub const BEST: &Variant = &VARIANTS[VARIANTS.len() - 1];
 }

@@ -23,6 +23,7 @@
 //! through the table and name no variant.
 
 pub mod async_copy;
+pub mod auto;
 pub mod double_buffered;
 pub mod matrix_vector;
 pub mod naive;
@@ -41,33 +42,36 @@ pub use table::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
-    use super::{
-        async_copy, double_buffered, matrix_vector, naive, naive_uncoalesced, persistent, stream_k,
-        thread_tile_1d, thread_tile_2d, tiled, tma, vectorized, warp_tile,
-    };
     use crate::launch::{ComputeCapability, DeviceLimits, Entry, Plan, PlanError, Target};
     use core::fmt;
 
     /// Every variant, slowest idea first. One line for each file.
     const ALL: &[&[Variant]] = &[
-        naive_uncoalesced::VARIANTS,
-        naive::VARIANTS,
-        tiled::VARIANTS,
-        thread_tile_1d::VARIANTS,
-        thread_tile_2d::VARIANTS,
-        vectorized::VARIANTS,
-        double_buffered::VARIANTS,
-        async_copy::VARIANTS,
-        warp_tile::VARIANTS,
-        persistent::VARIANTS,
-        tma::VARIANTS,
-        stream_k::VARIANTS,
-        matrix_vector::VARIANTS,
+        super::naive_uncoalesced::VARIANTS,
+        super::naive::VARIANTS,
+        super::tiled::VARIANTS,
+        super::thread_tile_1d::VARIANTS,
+        super::thread_tile_2d::VARIANTS,
+        super::vectorized::VARIANTS,
+        super::double_buffered::VARIANTS,
+        super::async_copy::VARIANTS,
+        super::warp_tile::VARIANTS,
+        super::persistent::VARIANTS,
+        super::tma::VARIANTS,
+        super::stream_k::VARIANTS,
+        super::matrix_vector::VARIANTS,
+        super::auto::VARIANTS,
     ];
 
     /// Every variant, in the table's order.
     pub fn all() -> impl Iterator<Item = &'static Variant> {
         ALL.iter().copied().flatten()
+    }
+
+    /// Every variant that a device, with the code that is loaded on it, runs, in
+    /// the table's order. A shape may still be beyond one.
+    pub fn all_on(limits: &DeviceLimits) -> impl Iterator<Item = &'static Variant> {
+        all().filter(|variant| variant.runs_on(limits))
     }
 
     /// The variant of that name.
@@ -225,6 +229,9 @@ mod table {
         /// The target without whose features it can't be. A variant with
         /// kernels for several takes those that the loaded code has.
         pub needs: Target,
+        /// Whether several threads may write one element of C, all with the
+        /// same bits. The simulator reports it otherwise.
+        pub overlapping_writes: bool,
         /// The kernels that its plans launch.
         pub entries: &'static [&'static Entry],
         /// The plan for a shape that is not empty; see [`Variant::plan`].

@@ -68,6 +68,7 @@ mod table {
         output: F32,
         min_compute_capability: ComputeCapability::new(7, 5),
         needs: Target::BASELINE,
+        overlapping_writes: false,
         entries: &[&gemm_naive_uncoalesced::ENTRY],
         plan: |shape, _| {
             let (m, n, k) = (shape.m(), shape.n(), shape.k());

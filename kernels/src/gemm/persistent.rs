@@ -726,12 +726,14 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
                 ring.empty.at(producer.stage).wait(producer.parity);
                 producer.copy_by_engine();
             }
-            stage += 1;
-            if stage == T::STAGES {
-                stage = 0;
-                parity ^= 1;
-            }
+            // After the block's last step the fragments below come from the same
+            // stage again, and are not used.
             if !done || work.anew().next::<T>(tile).tile != Segment::NONE {
+                stage += 1;
+                if stage == T::STAGES {
+                    stage = 0;
+                    parity ^= 1;
+                }
                 // SAFETY: as above. Closes write-before-read for the stage that
                 // is read next.
                 unsafe { ring.full.at(stage).wait(parity) };
@@ -739,8 +741,6 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
             a_at = stage * T::TILE_A + own_row;
             b_at = stage * T::TILE_B + own_column;
         }
-        // Past the last step these are of a stage that nobody has filled. They
-        // are not used.
         let next = fragments(a_at, b_at, 0);
         if T::SPLIT {
             if !done {
@@ -792,17 +792,18 @@ unsafe fn store<T: Tiling>(
     tile: u32,
 ) {
     let (row0, column0) = work.origin::<T>(tile);
-    // How much of the tile, and more, lies inside.
-    let (rows, columns) = (work.m - row0, work.n - column0);
-    // Where the tile's first element goes, and the length of a row there.
-    let (to, pitch) = match work.piece::<T>(tile) {
+    // Where the tile's first element goes, the length of a row there, and how
+    // many rows and columns are wanted. What adds up the parts reads four columns
+    // at a time, so a part has all of its columns.
+    let rows = work.m - row0;
+    let (to, pitch, columns) = match work.piece::<T>(tile) {
         Some(piece) => {
             let start = u64::from(piece) * u64::from(T::BM * T::BN);
-            (parts.offset(start), T::BN)
+            (parts.offset(start), T::BN, T::BN)
         }
         None => {
             let start = u64::from(row0) * u64::from(work.n) + u64::from(column0);
-            (c.offset(start), work.n)
+            (c.offset(start), work.n, work.n - column0)
         }
     };
     let to = to.offset(u64::from(own_row) * u64::from(pitch) + u64::from(own_column));
@@ -1045,6 +1046,7 @@ mod table {
         output: F32,
         min_compute_capability: ComputeCapability::new(8, 0),
         needs: Target::parse("sm_80"),
+        overlapping_writes: false,
         entries: &[LARGE_ANY.entry, LARGE_WIDE.entry, MEDIUM_ANY.entry],
         plan: |shape, limits| {
             let kernels = [&LARGE_WIDE, &LARGE_ANY, &MEDIUM_ANY];

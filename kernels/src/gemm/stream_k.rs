@@ -186,7 +186,7 @@ kernel! {
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use table::VARIANTS;
+pub(super) use table::{BEST, VARIANTS};
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
@@ -329,8 +329,10 @@ mod table {
         }
     }
 
-    /// The first kernel of each list that the code has and that takes the shape.
-    const LARGE: &[&Kernel] = &[&LARGE_TMA, &LARGE_WIDE, &LARGE_ANY];
+    /// The first of each list that takes the shape, on the device and with the code
+    /// that is loaded there, is used. The large ones want the shared memory of
+    /// Hopper.
+    const LARGE: &[&Kernel] = &[&LARGE_TMA, &LARGE_WIDE, &LARGE_ANY, &MEDIUM_ANY];
     const MEDIUM: &[&Kernel] = &[&MEDIUM_TMA, &MEDIUM_ANY];
     const SMALL: &[&Kernel] = &[&SMALL_ANY];
 
@@ -356,13 +358,9 @@ mod table {
         match (best, failed) {
             (Some(schedule), _) => schedule.plan(shape, limits),
             (None, Some(error)) => Err(error),
-            // Every list ends with a kernel for any shape, so its code is what
-            // is missing.
-            (None, None) => Err(PlanError::Code {
-                what: SMALL_ANY.entry.name,
-                needed: SMALL_ANY.entry.needs,
-                found: limits.code,
-            }),
+            // Every list ends with a kernel for any shape. What it lacks, the
+            // check of its plan says.
+            (None, None) => SMALL_ANY.whole(shape, limits),
         }
     }
 
@@ -387,6 +385,7 @@ mod table {
                 output: F32,
                 min_compute_capability: ComputeCapability::new(8, 0),
                 needs: Target::parse("sm_80"),
+                overlapping_writes: false,
                 entries: ENTRIES,
                 plan: |shape, limits| plan($sizes, shape, limits),
             }
@@ -415,4 +414,7 @@ mod table {
             &[LARGE, MEDIUM, SMALL]
         ),
     ];
+
+    /// The one that [`auto`](crate::gemm::auto) takes.
+    pub const BEST: &Variant = &VARIANTS[VARIANTS.len() - 1];
 }

@@ -135,6 +135,7 @@ mod table {
         output: F32,
         min_compute_capability: ComputeCapability::new(9, 0),
         needs: Target::parse("sm_90a"),
+        overlapping_writes: false,
         entries: &[LARGE_TMA.entry, LARGE_ANY.entry],
         plan: |shape, limits| {
             let kernel = if LARGE_TMA.takes(shape, limits) {

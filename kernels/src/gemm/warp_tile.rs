@@ -280,6 +280,7 @@ mod table {
         output: F32,
         min_compute_capability: ComputeCapability::new(8, 0),
         needs: Target::parse("sm_80"),
+        overlapping_writes: false,
         entries: &[&gemm_warp_tile::ENTRY],
         plan: |shape, _| {
             let (m, n, k) = (shape.m(), shape.n(), shape.k());

@@ -18,8 +18,21 @@ pub type Site = &'static Location<'static>;
 pub enum Space {
     /// Memory that all threads of the grid see. Addresses are the machine's.
     Global,
-    /// Memory that the threads of one block see. Addresses start at 0.
+    /// Memory that the threads of one block see. Addresses are the machine's.
     Shared,
+}
+
+/// What one thread asks of memory in one access.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// Where.
+    pub space: Space,
+    /// The first byte, in the space's addresses.
+    pub address: u64,
+    /// Bytes of one element. A wide access moves several.
+    pub element_bytes: u32,
+    /// The call in the kernel.
+    pub site: Site,
 }
 
 /// A floating-point operation that [`math`](super::math) offers.
@@ -59,15 +72,20 @@ pub struct Position {
 pub trait Machine {
     /// Where the running thread stands.
     fn position(&self) -> Position;
-    /// Reads `value.len()` bytes at `address`, all in one access.
-    fn load(&self, space: Space, address: u64, value: &mut [u8], site: Site);
-    /// Writes `value` to `address`, all in one access.
-    fn store(&self, space: Space, address: u64, value: &[u8], site: Site);
+    /// Reads `value.len()` bytes, all in one access.
+    fn load(&self, access: Access, value: &mut [u8]);
+    /// Writes `value`, all in one access.
+    fn store(&self, access: Access, value: &[u8]);
     /// Waits for the block's other threads.
     fn sync_threads(&self, site: Site);
+    /// Waits until `ready` says so; see [`wait_until`].
+    fn wait_until(&self, ready: &mut dyn FnMut() -> bool, site: Site);
     /// The address in shared memory of the array `name` of the running block,
     /// `bytes` long and aligned to 16. The first thread to ask declares it.
-    fn declare_shared(&self, name: &'static str, bytes: u32, site: Site) -> u32;
+    ///
+    /// Arrays lie at least 2^40 bytes apart, so that an index past the end of
+    /// one never names another.
+    fn declare_shared(&self, name: &'static str, bytes: u32, site: Site) -> u64;
     /// Counts an arithmetic operation.
     fn count(&self, operation: Operation, site: Site);
     /// The same machine, where it also knows asynchronous copies.
@@ -137,8 +155,22 @@ pub(super) fn sync_threads() {
     machine(|machine| machine.sync_threads(site));
 }
 
-/// The offset of an array in the block's shared memory.
-pub(super) type SharedAddress = u32;
+/// Waits until `ready` holds, while the block's other threads run.
+///
+/// For the waits of the device API that are not barriers of the whole block:
+/// on a barrier in shared memory, or for an asynchronous copy. `ready` may be
+/// called any number of times; it looks at what the machine or other threads
+/// did, and changes nothing that a kernel can see. A wait that no thread of the
+/// block can end is the machine's to report.
+#[track_caller]
+pub fn wait_until(mut ready: impl FnMut() -> bool) {
+    let site = Location::caller();
+    machine(|machine| machine.wait_until(&mut ready, site));
+}
+
+/// The address of an array in the block's shared memory, in the machine's
+/// terms.
+pub(super) type SharedAddress = u64;
 
 /// What this backend asks of an element type: nothing beyond being plain data.
 pub trait ElementBackend {}
@@ -155,7 +187,13 @@ fn load<T: super::Element, const N: usize>(space: Space, address: u64) -> [T; N]
     let bytes = unsafe {
         core::slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), size_of::<[T; N]>())
     };
-    machine(|machine| machine.load(space, address, bytes, site));
+    let access = Access {
+        space,
+        address,
+        element_bytes: size_of::<T>() as u32,
+        site,
+    };
+    machine(|machine| machine.load(access, bytes));
     values
 }
 
@@ -166,12 +204,18 @@ fn store<T: super::Element, const N: usize>(space: Space, address: u64, values: 
     // viewed.
     let bytes =
         unsafe { core::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of::<[T; N]>()) };
-    machine(|machine| machine.store(space, address, bytes, site));
+    let access = Access {
+        space,
+        address,
+        element_bytes: size_of::<T>() as u32,
+        site,
+    };
+    machine(|machine| machine.store(access, bytes));
 }
 
 fn element_address<T>(base: SharedAddress, i: u32) -> u64 {
     // 64 bits, so that an index far outside shows as such instead of wrapping.
-    u64::from(base) + u64::from(i) * size_of::<T>() as u64
+    base + u64::from(i) * size_of::<T>() as u64
 }
 
 #[track_caller]
@@ -280,7 +324,7 @@ pub(super) fn mul<T: FloatBackend>(a: T, b: T) -> T {
 
 #[doc(hidden)]
 #[track_caller]
-pub fn shared_address(name: &'static str, bytes: usize) -> u32 {
+pub fn shared_address(name: &'static str, bytes: usize) -> u64 {
     let site = Location::caller();
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     machine(|machine| machine.declare_shared(name, bytes, site))
@@ -347,14 +391,13 @@ fn asynchronous<R>(call: impl FnOnce(&dyn Asynchronous) -> R) -> R {
 }
 
 pub(super) fn shared_element<T>(base: SharedAddress, i: u32) -> SharedAddress {
-    // Saturation keeps an index far outside outside.
-    SharedAddress::try_from(element_address::<T>(base, i)).unwrap_or(SharedAddress::MAX)
+    element_address::<T>(base, i)
 }
 
 #[track_caller]
 pub(super) unsafe fn copy_async(to: SharedAddress, from: u64, bytes: u32, valid: bool) {
     let site = Location::caller();
-    asynchronous(|machine| machine.copy(to.into(), from, bytes, valid, site));
+    asynchronous(|machine| machine.copy(to, from, bytes, valid, site));
 }
 
 #[track_caller]
@@ -372,31 +415,31 @@ pub(super) fn wait_for_copies<const NEWEST: u32>() {
 #[track_caller]
 pub(super) unsafe fn init_barrier(barrier: SharedAddress, arrivals: u32) {
     let site = Location::caller();
-    asynchronous(|machine| machine.init_barrier(barrier.into(), arrivals, site));
+    asynchronous(|machine| machine.init_barrier(barrier, arrivals, site));
 }
 
 #[track_caller]
 pub(super) unsafe fn arrive(barrier: SharedAddress) {
     let site = Location::caller();
-    asynchronous(|machine| machine.arrive(barrier.into(), 0, site));
+    asynchronous(|machine| machine.arrive(barrier, 0, site));
 }
 
 #[track_caller]
 pub(super) unsafe fn arrive_expecting(barrier: SharedAddress, bytes: u32) {
     let site = Location::caller();
-    asynchronous(|machine| machine.arrive(barrier.into(), bytes, site));
+    asynchronous(|machine| machine.arrive(barrier, bytes, site));
 }
 
 #[track_caller]
 pub(super) unsafe fn arrive_after_copies(barrier: SharedAddress) {
     let site = Location::caller();
-    asynchronous(|machine| machine.arrive_after_copies(barrier.into(), site));
+    asynchronous(|machine| machine.arrive_after_copies(barrier, site));
 }
 
 #[track_caller]
 pub(super) unsafe fn wait_for_phase(barrier: SharedAddress, parity: u32) {
     let site = Location::caller();
-    asynchronous(|machine| machine.wait_for_phase(barrier.into(), parity, site));
+    asynchronous(|machine| machine.wait_for_phase(barrier, parity, site));
 }
 
 /// Every thread of a machine sees a barrier that another has made.
@@ -432,7 +475,7 @@ pub(super) unsafe fn copy_box(
     barrier: SharedAddress,
 ) {
     let site = Location::caller();
-    asynchronous(|machine| machine.copy_box(to.into(), map, row, column, barrier.into(), site));
+    asynchronous(|machine| machine.copy_box(to, map, row, column, barrier, site));
 }
 
 pub(super) fn opaque(value: u32) -> u32 {

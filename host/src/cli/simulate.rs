@@ -1,0 +1,156 @@
+//! `matmul simulate` and `matmul explain`: kernels on the CPU.
+
+use super::Outcome;
+use host::measure::random_factors;
+use host::{Error, Matrix};
+use kernels::gemm::{Shape, Variant};
+use simulator::{Architecture, Operands, Options, Report, SimulationError};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The kernel: a name that `matmul list` shows, `all`, or `vecadd` for vectors of N elements
+    #[arg(long, default_value = "tiled_16", value_name = "NAME")]
+    kernel: String,
+    #[command(flatten)]
+    common: Common,
+    /// Count each place in the kernel's source by itself too
+    #[arg(long)]
+    by_line: bool,
+    /// What the random elements are made from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(clap::Args)]
+pub struct ExplainArguments {
+    /// The kernels to compare: names that `matmul list` shows
+    #[arg(required = true, value_name = "NAME")]
+    kernels: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+struct Common {
+    /// Rows of A and C
+    #[arg(long, default_value_t = 256)]
+    m: u64,
+    /// Columns of B and C
+    #[arg(long, default_value_t = 256)]
+    n: u64,
+    /// Columns of A, rows of B
+    #[arg(long, default_value_t = 256)]
+    k: u64,
+    /// The architecture to simulate
+    #[arg(long, default_value = "sm_90", value_name = "NAME")]
+    arch: Architecture,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+impl Common {
+    fn shape(&self) -> Result<Shape, Error> {
+        Ok(Shape::new(self.m, self.n, self.k)?)
+    }
+
+    fn options(&self) -> Options {
+        // The PTX that a device of this architecture would get; its registers
+        // are known where a ptxas is at hand.
+        let capability = self.arch.limits().compute_capability;
+        let registers = host::ptx::best_for(capability)
+            .and_then(|ptx| {
+                // PTX with features of one architecture assembles for it alone.
+                let target = if ptx.architecture.ends_with('a') {
+                    ptx.architecture
+                } else {
+                    self.arch.name()
+                };
+                host::registers::of(&ptx, target)
+            })
+            .unwrap_or_default();
+        Options {
+            architecture: self.arch,
+            registers,
+            ..Options::default()
+        }
+    }
+}
+
+pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
+    let shape = arguments.common.shape()?;
+    let options = arguments.common.options();
+    let mut reports = Vec::new();
+    if arguments.kernel == "vecadd" {
+        reports.push(vecadd(shape.n(), arguments.seed, &options)?);
+    } else {
+        let variants: Vec<&Variant> = if arguments.kernel == "all" {
+            kernels::gemm::all_on(&options.architecture.limits()).collect()
+        } else {
+            vec![host::device::find(&arguments.kernel)?]
+        };
+        let (a, b) = random_factors(shape, arguments.seed)?;
+        for variant in variants {
+            let result = simulator::simulate(variant, shape, a.data(), b.data(), &options);
+            reports.push(report(result)?);
+        }
+    }
+
+    if arguments.common.json {
+        super::print_json(&reports);
+    } else {
+        for (i, report) in reports.iter().enumerate() {
+            print!(
+                "{}{}",
+                if i == 0 { "" } else { "\n" },
+                report.table(arguments.by_line)
+            );
+        }
+    }
+    Ok(if reports.iter().all(|report| report.faults.is_empty()) {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
+    })
+}
+
+fn vecadd(n: u32, seed: u64, options: &Options) -> Result<Report, Error> {
+    let length = n as usize;
+    let a = Matrix::random(1, length, seed);
+    let b = Matrix::random(1, length, seed.wrapping_add(1));
+    let operands = Operands {
+        a: a.data(),
+        b: b.data(),
+        c_elements: length,
+        shape: None,
+    };
+    report(simulator::run(&kernels::vecadd::plan(n), operands, options))
+}
+
+/// A report with faults is shown like any other; what could not be run at all
+/// is an error.
+fn report(result: Result<Report, SimulationError>) -> Result<Report, Error> {
+    match result {
+        Ok(report) => Ok(report),
+        Err(SimulationError::Faults(report)) => Ok(*report),
+        Err(SimulationError::Plan(error)) => Err(error.into()),
+        Err(error) => Err(Error::Simulation(error)),
+    }
+}
+
+pub fn explain(arguments: &ExplainArguments) -> Result<Outcome, Error> {
+    let shape = arguments.common.shape()?;
+    let variants = arguments
+        .kernels
+        .iter()
+        .map(|name| host::device::find(name))
+        .collect::<Result<Vec<_>, _>>()?;
+    let explanation = simulator::explain(&variants, shape, &arguments.common.options())
+        .map_err(Error::Simulation)?;
+    if arguments.common.json {
+        super::print_json(&explanation);
+    } else {
+        print!("{explanation}");
+    }
+    Ok(Outcome::Passed)
+}
