@@ -106,6 +106,48 @@ fn file(path: &Path, reason: impl ToString) -> Error {
     }
 }
 
+/// A chart of horizontal bars, as SVG: a line for each name and rate, in FLOP/s,
+/// with the rate in TFLOP/s beside the bar.
+pub fn bar_chart(title: &str, bars: &[(&str, f64)]) -> String {
+    const LINE: usize = 24;
+    const LABELS: f64 = 170.0;
+    const LONGEST: f64 = 520.0;
+    let escaped = |text: &str| {
+        text.replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;")
+    };
+    let most = bars
+        .iter()
+        .map(|bar| bar.1)
+        .fold(f64::MIN_POSITIVE, f64::max);
+    let height = LINE * (bars.len() + 2);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"780\" height=\"{height}\" \
+         font-family=\"sans-serif\" font-size=\"13\">\n\
+         <rect width=\"780\" height=\"{height}\" fill=\"white\"/>\n\
+         <text x=\"8\" y=\"18\">{}</text>\n",
+        escaped(title)
+    );
+    for (i, (name, flops)) in bars.iter().enumerate() {
+        let top = LINE * (i + 1) + 6;
+        let width = LONGEST * flops / most;
+        svg += &format!(
+            "<text x=\"{:.0}\" y=\"{}\" text-anchor=\"end\">{}</text>\n\
+             <rect x=\"{LABELS:.0}\" y=\"{top}\" width=\"{width:.1}\" height=\"16\" \
+             fill=\"#4878a8\"/>\n\
+             <text x=\"{:.1}\" y=\"{}\">{:.2}</text>\n",
+            LABELS - 6.0,
+            top + 13,
+            escaped(name),
+            LABELS + width + 6.0,
+            top + 13,
+            flops / 1e12,
+        );
+    }
+    svg + "</svg>\n"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,5 +185,17 @@ mod tests {
         assert!(error.to_string().ends_with("no line '<a>'"), "{error}");
         std::fs::remove_file(&path).unwrap();
         assert!(between_markers(&path, ["<a>", "<b>"], "").is_err());
+    }
+
+    #[test]
+    fn a_chart_has_a_bar_for_each_rate() {
+        let chart = bar_chart("a < b", &[("one", 1e12), ("two", 2e12)]);
+        assert!(
+            chart.contains("a &lt; b") && !chart.contains("a < b"),
+            "{chart}"
+        );
+        assert!(chart.contains("width=\"260.0\"") && chart.contains("width=\"520.0\""));
+        assert!(chart.contains(">2.00</text>"), "{chart}");
+        assert!(bar_chart("none", &[]).ends_with("</svg>\n"));
     }
 }

@@ -78,7 +78,7 @@ pub enum Buffer {
 /// A row-major matrix that the copy engine cuts boxes out of.
 ///
 /// The host makes a hardware descriptor of it, the tensor map that
-/// [`TensorMap`](crate::gpu::TensorMap) names in a kernel. The hardware asks
+/// [`TensorMap`] names in a kernel. The hardware asks
 /// for rows of a multiple of 16 bytes, at an address that is one too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMapSpec {

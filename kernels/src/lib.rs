@@ -1,8 +1,9 @@
 //! Matrix multiplication kernels for NVIDIA GPUs, written in Rust.
 //!
-//! Read [`vecadd`] first, then [`gemm::naive`], then [`gemm::tiled`]. Each file
-//! under `gemm/` holds one technique: its idea, how its threads map to the
-//! data, its kernels, and the [`gemm::Variant`]s that put them in the table.
+//! Read [`vecadd`] first, then [`gemm::naive`], then [`gemm::tiled`], then the
+//! steps after it in the order that `matmul list` shows. Each file under `gemm/`
+//! holds one technique: its idea, how its threads map to the data, its kernels,
+//! and the [`gemm::Variant`]s that put them in the table.
 //!
 //! The crate is compiled twice. For the GPU it becomes PTX that holds the
 //! kernels and nothing else. For the host it is an ordinary library: the table

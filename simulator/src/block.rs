@@ -18,8 +18,8 @@
 //! once more and unwind, so that their stacks can be used again. Unwinding
 //! starts by `resume_unwind`, which calls no panic hook.
 //!
-//! What later kernels need here: a wait is a [`Pause`] with its own rule of when
-//! it ends. A barrier of one warp, or of some of the threads, is one more.
+//! Barriers in shared memory and those of a warp are waits. What they order,
+//! [`Order`] knows.
 
 use crate::counters::Counters;
 use crate::fault::{ArrayId, FaultKind, FaultList, RawFault, ThreadId};

@@ -5,11 +5,9 @@
 //! see, each array has a range of 2^40 to itself besides, so that an index past
 //! its end names no other array.
 //!
-//! What later kernels need here: dynamic shared memory is one more array, as
-//! long as the launch says. A barrier in shared memory (mbarrier) orders the
-//! threads that pass it and no others, so races then need a clock for each
-//! thread instead of one epoch for the block. An asynchronous copy writes when
-//! it is waited for, not when it is issued.
+//! Arrays of the dynamic shared memory lie here like any other. Epochs order what
+//! barriers of the whole block order; in blocks that copy asynchronously,
+//! [`Order`](crate::order::Order) says what is a race.
 
 use crate::fault::FaultKind;
 use crate::history::{Actor, History};

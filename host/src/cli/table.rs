@@ -21,6 +21,9 @@ pub struct Arguments {
     /// A file in which to replace what stands between the table's markers
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
+    /// A file for a bar chart (SVG) of the last of the sizes
+    #[arg(long, value_name = "FILE")]
+    chart: Option<PathBuf>,
 }
 
 /// What the table's place in a file begins and ends with.
@@ -90,6 +93,21 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
     if let Some(path) = &arguments.write {
         report::replace_file(path, &report::between_markers(path, MARKERS, &text)?)?;
         eprintln!("wrote the table to {}", path.display());
+    }
+    if let Some(path) = &arguments.chart {
+        let bars: Vec<_> = rows
+            .iter()
+            .filter_map(|(name, row)| {
+                let flops = row.last()?.as_ref()?.flops_per_second();
+                Some((name.as_str(), flops))
+            })
+            .collect();
+        let title = match shapes.last() {
+            Some(shape) => format!("{shape}, TFLOP/s, {}", gpu.info().name),
+            None => String::new(),
+        };
+        report::replace_file(path, &report::bar_chart(&title, &bars))?;
+        eprintln!("wrote the chart to {}", path.display());
     }
     Ok(Outcome::Passed)
 }
