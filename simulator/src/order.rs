@@ -370,7 +370,14 @@ mod tests {
         order.acquire(16, 5);
         assert!(order.read(0, 5, 8).is_none() && order.read(1, 5, 8).is_none());
         assert!(order.read(1, 6, 8).is_some(), "it has not waited");
-        // Thread 1 may not copy again before the reader has said that it is done.
+        // Its own copy has landed for all that thread 1 knows only once it has
+        // waited, and the reader has not said that it is done.
+        assert!(order.copy(0, 1, 7).is_some_and(|clash| clash.copy));
+        order.arrive(16, 1, 0, true).unwrap();
+        order.arrive(16, 2, 0, false).unwrap();
+        order.acquire(16, 1);
+        order.acquire(16, 5);
+        assert!(order.read(0, 5, 8).is_none());
         assert!(order.copy(0, 1, 7).is_some_and(|clash| !clash.wrote));
     }
 

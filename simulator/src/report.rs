@@ -155,6 +155,14 @@ fn extent([x, y, z]: [u32; 3]) -> String {
     format!("{x}×{y}×{z}")
 }
 
+/// Multiplications that are not part of a fused operation; few kernels have any.
+fn multiplications(of: &str, number: u64) -> String {
+    match number {
+        0 => String::new(),
+        number => format!(", mul {of} {}", count(number)),
+    }
+}
+
 /// With commas between thousands.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
@@ -275,14 +283,14 @@ impl LaunchReport {
         ));
         text.push_str(&format!("  occupancy: {}\n", self.occupancy));
         text.push_str(&format!(
-            "  FLOPs: {} (fma f32 {}, add f32 {}, mul f32 {}, fma f64 {}, add f64 {}, mul f64 {}), {} for each byte moved\n",
+            "  FLOPs: {} (fma f32 {}, add f32 {}{}, fma f64 {}, add f64 {}{}), {} for each byte moved\n",
             count(flops.total()),
             count(flops.fma_f32),
             count(flops.add_f32),
-            count(flops.mul_f32),
+            multiplications("f32", flops.mul_f32),
             count(flops.fma_f64),
             count(flops.add_f64),
-            count(flops.mul_f64),
+            multiplications("f64", flops.mul_f64),
             number(self.arithmetic_intensity, 3),
         ));
         text.push_str(&format!(
