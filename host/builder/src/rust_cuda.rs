@@ -19,8 +19,7 @@ use crate::{BuildError, Directives, Ptx, absolute, embed_under, environment, for
 pub const PTX_VARIABLE: &str = "MATMUL_RUST_CUDA_PTX";
 
 /// Variables that decide what rust-cuda makes.
-const WATCHED: [&str; 5] = [
-    PTX_VARIABLE,
+const WATCHED: [&str; 4] = [
     "MATMUL_RUST_CUDA_ARCH",
     "CUDA_PATH",
     "LLVM_CONFIG",
@@ -94,17 +93,22 @@ pub fn run_build_script(
     target: &Path,
     out: &Path,
 ) -> Result<Vec<Ptx>, ExitCode> {
-    for name in WATCHED {
-        println!("cargo::rerun-if-env-changed={name}");
-    }
+    println!("cargo::rerun-if-env-changed={PTX_VARIABLE}");
     let named = env::var_os(PTX_VARIABLE).filter(|value| !value.is_empty());
     let built = match &named {
         Some(file) => {
-            let path = root.join(file);
+            // Errors then name the whole path, also of a file that is not there.
+            let path = root
+                .canonicalize()
+                .unwrap_or_else(|_| root.to_owned())
+                .join(file);
             println!("cargo::rerun-if-changed={}", path.display());
             foreign::read(&path, directives).map(|ptx| vec![ptx])
         }
         None if compile_it => {
+            for name in WATCHED {
+                println!("cargo::rerun-if-env-changed={name}");
+            }
             let folder = root.join("rust-cuda");
             for watched in ["Cargo.toml", "rust-toolchain.toml", "kernels", "ptx"] {
                 println!("cargo::rerun-if-changed={}", folder.join(watched).display());

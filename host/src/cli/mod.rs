@@ -13,9 +13,10 @@ mod vecadd;
 mod verify;
 
 use clap::{Parser, Subcommand};
-use host::Error;
 use host::matrix::product_shape;
-use kernels::gemm::Shape;
+use host::{Error, Gpu, ptx};
+use kernels::gemm::{Shape, Variant};
+use kernels::launch::Backend;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -94,6 +95,72 @@ fn sample_flag(argument: &str) -> Option<String> {
         .iter()
         .any(|flag| argument.starts_with(flag))
         .then(|| format!("-{argument}"))
+}
+
+/// Whose kernels to take.
+#[derive(clap::Args)]
+struct BackendArgument {
+    /// The compiler whose kernels to take: rustc's own NVPTX target, or rust-cuda, where the
+    /// program was built with it
+    #[arg(long, value_enum, default_value_t = BackendChoice::Nvptx, value_name = "NAME")]
+    backend: BackendChoice,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum BackendChoice {
+    Nvptx,
+    RustCuda,
+    Both,
+}
+
+impl BackendArgument {
+    fn backends(&self) -> &'static [Backend] {
+        match self.backend {
+            BackendChoice::Nvptx => &[Backend::Nvptx],
+            BackendChoice::RustCuda => &[Backend::RustCuda],
+            BackendChoice::Both => Backend::ALL,
+        }
+    }
+
+    /// The GPU, once for each backend.
+    fn gpus(&self, ordinal: u32) -> Result<Vec<Gpu>, Error> {
+        let backends = self.backends().iter().copied();
+        // What the program lacks, before what the machine lacks.
+        for backend in backends.clone() {
+            if ptx::of(backend).next().is_none() {
+                return Err(Error::NoPtx { backend });
+            }
+        }
+        backends
+            .map(|backend| Gpu::with_backend(ordinal, backend))
+            .collect()
+    }
+}
+
+/// The variants that were asked for, of those that the GPU has kernels of: the
+/// named one, or all.
+///
+/// # Errors
+///
+/// [`Error::UnknownVariant`], and [`Error::NotBuiltBy`] where no GPU has the
+/// named one.
+fn variants_of<'gpu>(
+    gpus: &'gpu [Gpu],
+    name: Option<&str>,
+) -> Result<Vec<(&'gpu Gpu, Vec<&'static Variant>)>, Error> {
+    let named = name.map(host::device::find).transpose()?;
+    let of = |gpu: &'gpu Gpu| {
+        let wanted = |variant: &&Variant| named.is_none_or(|named| named.name == variant.name);
+        (gpu, gpu.variants().filter(wanted).collect::<Vec<_>>())
+    };
+    let all: Vec<_> = gpus.iter().map(of).filter(|(_, v)| !v.is_empty()).collect();
+    match (named, gpus.first()) {
+        (Some(named), Some(gpu)) if all.is_empty() => Err(Error::NotBuiltBy {
+            variant: named.name,
+            backend: gpu.ptx().backend,
+        }),
+        _ => Ok(all),
+    }
 }
 
 /// The sizes of a product, our way or the sample's.
