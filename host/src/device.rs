@@ -243,8 +243,11 @@ impl Gpu {
         let device = Device::get_device(ordinal).during(opening.clone())?;
         let context = Context::new(device).during(opening.clone())?;
         let module = Module::from_ptx(ptx.text, &[]).during(format!(
-            "loading {}'s {} kernels, PTX {}, with a driver for CUDA {driver}",
-            ptx.backend,
+            "loading {} {} kernels, PTX {}, with a driver for CUDA {driver}",
+            match ptx.backend {
+                Backend::Nvptx => "the",
+                Backend::RustCuda => "rust-cuda's",
+            },
             ptx.architecture,
             ptx.version()
         ))?;

@@ -348,7 +348,9 @@ impl Machine {
         let named = (self.variable)("LIBCLANG_PATH").map(PathBuf::from);
         let is_libclang = |path: &Path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with("libclang.so") || name.starts_with("libclang-")
+            // libclang-cpp is another library.
+            name.starts_with("libclang.so")
+                || (name.starts_with("libclang-") && !name.starts_with("libclang-cpp"))
         };
         let holds = |folder: &PathBuf| {
             let entries = fs::read_dir(folder).ok()?;
@@ -585,7 +587,8 @@ mod tests {
         assert!(reason.ends_with("is LLVM 19.1.7, not 7"), "{reason}");
 
         let fake = Fake::new("libclang");
-        fs::remove_dir_all(fake.path("lib")).unwrap();
+        fs::remove_file(fake.path("lib/libclang-18.so.1")).unwrap();
+        fs::write(fake.path("lib/libclang-cpp.so.18"), "").unwrap();
         assert_eq!(fake.wrong().0, "libclang");
     }
 

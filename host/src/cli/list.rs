@@ -73,6 +73,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         .collect();
     let heading = ["kernel", "type", "needs", "built by", "what it is"];
     print!("{}", host::report::table(&heading, &cells));
+    println!();
     for &backend in Backend::ALL {
         println!("{}", embedded(backend));
     }

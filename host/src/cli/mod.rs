@@ -123,13 +123,26 @@ impl BackendArgument {
     }
 
     /// The GPU, once for each backend.
-    fn gpus(&self, ordinal: u32) -> Result<Vec<Gpu>, Error> {
+    ///
+    /// # Errors
+    ///
+    /// What the program lacks, before what the machine lacks:
+    /// [`Error::NotBuiltBy`] where `named` is a variant that none of the
+    /// backends builds, [`Error::NoPtx`], and those of [`Gpu::with_backend`].
+    fn gpus(&self, ordinal: u32, named: Option<&Variant>) -> Result<Vec<Gpu>, Error> {
         let backends = self.backends().iter().copied();
-        // What the program lacks, before what the machine lacks.
         for backend in backends.clone() {
             if ptx::of(backend).next().is_none() {
                 return Err(Error::NoPtx { backend });
             }
+        }
+        if let Some(variant) = named
+            && !backends.clone().any(|backend| variant.is_built_by(backend))
+        {
+            return Err(Error::NotBuiltBy {
+                variant: variant.name,
+                backend: self.backends()[0],
+            });
         }
         backends
             .map(|backend| Gpu::with_backend(ordinal, backend))
@@ -137,30 +150,12 @@ impl BackendArgument {
     }
 }
 
-/// The variants that were asked for, of those that the GPU has kernels of: the
-/// named one, or all.
-///
-/// # Errors
-///
-/// [`Error::UnknownVariant`], and [`Error::NotBuiltBy`] where no GPU has the
-/// named one.
-fn variants_of<'gpu>(
-    gpus: &'gpu [Gpu],
-    name: Option<&str>,
-) -> Result<Vec<(&'gpu Gpu, Vec<&'static Variant>)>, Error> {
-    let named = name.map(host::device::find).transpose()?;
-    let of = |gpu: &'gpu Gpu| {
-        let wanted = |variant: &&Variant| named.is_none_or(|named| named.name == variant.name);
-        (gpu, gpu.variants().filter(wanted).collect::<Vec<_>>())
-    };
-    let all: Vec<_> = gpus.iter().map(of).filter(|(_, v)| !v.is_empty()).collect();
-    match (named, gpus.first()) {
-        (Some(named), Some(gpu)) if all.is_empty() => Err(Error::NotBuiltBy {
-            variant: named.name,
-            backend: gpu.ptx().backend,
-        }),
-        _ => Ok(all),
-    }
+/// The variants to run on a GPU: the named one or all, of those that it has the
+/// kernels of.
+fn variants_of(gpu: &Gpu, named: Option<&Variant>) -> Vec<&'static Variant> {
+    gpu.variants()
+        .filter(|variant| named.is_none_or(|named| named.name == variant.name))
+        .collect()
 }
 
 /// The sizes of a product, our way or the sample's.

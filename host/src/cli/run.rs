@@ -86,9 +86,10 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
     }
 
     let name = Some(arguments.kernel.as_str()).filter(|name| *name != "all");
-    let gpus = arguments.backend.gpus(arguments.device)?;
+    let named = name.map(host::device::find).transpose()?;
+    let gpus = arguments.backend.gpus(arguments.device, named)?;
     let mut figures = Vec::new();
-    for (gpu, variants) in variants_of(&gpus, name)? {
+    for gpu in &gpus {
         if !arguments.json {
             println!("{}", describe(gpu));
         }
@@ -96,7 +97,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         check_device_memory(gpu, shape)?;
         let (a, b) = random_factors(shape, arguments.seed)?;
         let mut problem = Problem::new(gpu, &a, &b)?;
-        for variant in variants {
+        for variant in variants_of(gpu, named) {
             figures.push(one(gpu, &mut problem, variant, (&a, &b), effort)?);
         }
     }

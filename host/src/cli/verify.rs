@@ -26,10 +26,11 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
-    let gpus = arguments.backend.gpus(arguments.device)?;
+    let name = arguments.kernel.as_deref();
+    let named = name.map(host::device::find).transpose()?;
     let mut outcome = Outcome::Passed;
-    for (gpu, variants) in variants_of(&gpus, arguments.kernel.as_deref())? {
-        if verify(gpu, &variants, arguments)? == Outcome::Failed {
+    for gpu in &arguments.backend.gpus(arguments.device, named)? {
+        if verify(gpu, &variants_of(gpu, named), arguments)? == Outcome::Failed {
             outcome = Outcome::Failed;
         }
     }
