@@ -4,6 +4,7 @@ use super::Outcome;
 use host::measure::random_factors;
 use host::{Error, Matrix};
 use kernels::gemm::{Shape, Variant};
+use kernels::launch::Backend;
 use simulator::{Architecture, Operands, Options, Report, SimulationError};
 
 #[derive(clap::Args)]
@@ -58,7 +59,7 @@ impl Common {
         // The PTX that a device of this architecture would get; its registers
         // are known where a ptxas is at hand.
         let capability = self.arch.limits().compute_capability;
-        let registers = host::ptx::best_for(capability)
+        let registers = host::ptx::best_for(capability, Backend::Nvptx)
             .and_then(|ptx| {
                 // PTX with features of one architecture assembles for it alone.
                 let target = if ptx.architecture.ends_with('a') {
