@@ -3,7 +3,7 @@
 //! Figures are those of NVIDIA's datasheets and, for limits, of the table of
 //! technical specifications in the CUDA C++ Programming Guide.
 
-use kernels::launch::{ComputeCapability, DeviceLimits, Target};
+use kernels::launch::{Backend, ComputeCapability, DeviceLimits, Target};
 
 /// What a plan and its floor time depend on.
 #[derive(Clone, Debug)]
@@ -53,8 +53,11 @@ pub fn known() -> Vec<KnownDevice> {
                 name,
                 limits: DeviceLimits {
                     compute_capability: ComputeCapability::new(major, minor),
-                    code: crate::ptx::best_for(ComputeCapability::new(major, minor))
-                        .map_or(Target::BASELINE, |ptx| ptx.target()),
+                    code: crate::ptx::best_for(
+                        ComputeCapability::new(major, minor),
+                        Backend::Nvptx,
+                    )
+                    .map_or(Target::BASELINE, |ptx| ptx.target()),
                     multiprocessors,
                     max_threads_per_block: 1024,
                     max_shared_bytes_per_block: shared_kib * 1024,

@@ -11,23 +11,18 @@ use host::{Error, Gpu, Matrix, ptx};
 use kernels::gemm::{self, Shape, Variant};
 use kernels::launch::Plan;
 
-/// The variants that the GPU and the code on it have.
-fn variants(gpu: &Gpu) -> impl Iterator<Item = &'static Variant> {
-    let limits = &gpu.info().limits;
-    gemm::all().filter(|variant| variant.runs_on(limits))
-}
-
 fn check_all(gpu: &Gpu, cases: impl IntoIterator<Item = Case>) {
     let mut failures = Vec::new();
     for case in cases {
         let (a, b) = case.factors(7);
         let mut problem = Problem::new(gpu, &a, &b).unwrap();
-        for variant in variants(gpu) {
+        for variant in gpu.variants() {
             let verdict = problem.verify(variant).unwrap();
             if !verdict.passed() {
                 failures.push(format!(
-                    "{} at {} ({}): {verdict}",
+                    "{} by {} at {} ({}): {verdict}",
                     variant.name,
+                    gpu.ptx().backend,
                     case.shape(),
                     case.catches
                 ));
@@ -62,7 +57,7 @@ fn every_ptx_that_the_device_takes_is_right() {
 
 /// C for each variant, from factors given as functions of the index.
 fn products(gpu: &Gpu, a: &Matrix, b: &Matrix) -> Vec<(&'static str, Matrix)> {
-    variants(gpu)
+    gpu.variants()
         .map(|variant| (variant.name, gpu.multiply(variant.name, a, b).unwrap()))
         .collect()
 }
@@ -258,7 +253,7 @@ fn buffers_and_streams_may_be_the_callers() {
     assert!(gpu.adopt(own(&a).into_buffer(), 30, 41).is_err());
     let stream = gpu.new_stream().unwrap();
     let reference = Reference::on_cpu(&a, &b).unwrap();
-    for variant in variants(&gpu) {
+    for variant in gpu.variants() {
         let prepared = gpu
             .prepare(variant.name, Shape::new(30, 50, 40).unwrap())
             .unwrap();
@@ -280,7 +275,7 @@ fn copies_and_kernel_in_one_queue_give_the_product() {
         let (a, b) = (Matrix::random(m, k, 1), Matrix::random(k, n, 2));
         let reference = Reference::on_cpu(&a, &b).unwrap();
         let mut problem = Problem::new(&gpu, &a, &b).unwrap();
-        for variant in variants(&gpu) {
+        for variant in gpu.variants() {
             let prepared = gpu.prepare_variant(variant, problem.shape()).unwrap();
             for memory in HostMemory::ALL {
                 let mut product = problem.end_to_end(&prepared, memory, (&a, &b)).unwrap();

@@ -1,6 +1,7 @@
 //! What the host knows of a kernel and of a launch. Not part of the device code.
 
-use crate::gpu::{Element, Global, GlobalMut, TensorMap};
+use crate::gpu::host::TensorMap;
+use crate::gpu::{Element, Global, GlobalMut};
 use core::fmt;
 use std::vec::Vec;
 
@@ -313,11 +314,39 @@ impl Target {
     }
 }
 
+/// A compiler that makes PTX of the kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Backend {
+    /// rustc's own NVPTX code generator: the default.
+    Nvptx,
+    /// rust-cuda: `cuda_std` and `cuda_builder`, with NVIDIA's libnvvm.
+    RustCuda,
+}
+
+impl Backend {
+    /// Both.
+    pub const ALL: &'static [Self] = &[Self::Nvptx, Self::RustCuda];
+
+    /// Its name in tables and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nvptx => "nvptx",
+            Self::RustCuda => "rust-cuda",
+        }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let suffix = if self.specific { "a" } else { "" };
         let ComputeCapability { major, minor } = self.capability;
         write!(f, "sm_{major}{minor}{suffix}")
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -329,6 +358,8 @@ pub struct Entry {
     pub parameters: &'static [ParameterInfo],
     /// The blocks it may be launched with.
     pub launch_bounds: LaunchBounds,
+    /// The compilers that can build it.
+    pub backends: &'static [Backend],
     /// Shared memory that a block declares, in bytes.
     pub static_shared_bytes: u32,
     /// Shared memory that every launch gives a block beside that, in bytes.
@@ -368,6 +399,7 @@ impl fmt::Debug for Entry {
             .field("name", &self.name)
             .field("parameters", &self.parameters)
             .field("launch_bounds", &self.launch_bounds)
+            .field("backends", &self.backends)
             .field("static_shared_bytes", &self.static_shared_bytes)
             .field("dynamic_shared_bytes", &self.dynamic_shared_bytes)
             .field("needs", &self.needs)

@@ -198,6 +198,7 @@ kernel! {
     )
     needs("sm_80")
     launch_bounds(THREADS)
+    backends(Nvptx)
     dynamic_shared { tiles_a: [f32; TILES_A], tiles_b: [f32; TILES_B] }
     {
         // SAFETY: the caller promises matrices of these sizes.

@@ -172,6 +172,7 @@ kernel! {
         a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>, m: u32, n: u32, k: u32,
     )
     launch_bounds(DOT_THREADS)
+    backends(Nvptx)
     shared { held: [f32; DOT_THREADS as usize] }
     {
         let (row, column) = (thread::block_idx_x() * DOT_ROWS + warp::index(), thread::block_row());
@@ -224,6 +225,7 @@ kernel! {
         a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>, m: u32, n: u32, k: u32,
     )
     launch_bounds(ROW_THREADS, 1)
+    backends(Nvptx)
     shared { held: [f32; (4 * ROW_THREADS) as usize] }
     {
         let t = thread::thread_idx_x();

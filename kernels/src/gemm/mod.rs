@@ -14,7 +14,10 @@
 //! - The same inputs on the same device give the same bits each time.
 //!
 //! A variant that needs an architecture says so in its [`Variant`], and a plan
-//! for another device is an error, never a wrong answer.
+//! for another device is an error, never a wrong answer. So does a kernel that
+//! not every compiler can build: `backends(Nvptx)` in its
+//! [`kernel!`](crate::kernel), and its file's `mod` line and its line in `ALL`
+//! are under `#[cfg(not(feature = "rust-cuda"))]`.
 //!
 //! # Adding a variant
 //!
@@ -22,19 +25,31 @@
 //! line, and add the `VARIANTS` to `ALL`. Programs, tests and benchmarks go
 //! through the table and name no variant.
 
+#[cfg(not(feature = "rust-cuda"))]
 pub mod async_copy;
+#[cfg(not(feature = "rust-cuda"))]
 pub mod auto;
+#[cfg(not(feature = "rust-cuda"))]
 pub mod double_buffered;
+#[cfg(not(feature = "rust-cuda"))]
 pub mod matrix_vector;
 pub mod naive;
+#[cfg(not(feature = "rust-cuda"))]
 pub mod naive_uncoalesced;
+#[cfg(not(feature = "rust-cuda"))]
 pub mod persistent;
+#[cfg(not(feature = "rust-cuda"))]
 pub mod stream_k;
+#[cfg(not(feature = "rust-cuda"))]
 pub mod thread_tile_1d;
+#[cfg(not(feature = "rust-cuda"))]
 pub mod thread_tile_2d;
 pub mod tiled;
+#[cfg(not(feature = "rust-cuda"))]
 pub mod tma;
+#[cfg(not(feature = "rust-cuda"))]
 pub mod vectorized;
+#[cfg(not(feature = "rust-cuda"))]
 pub mod warp_tile;
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -42,24 +57,36 @@ pub use table::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
-    use crate::launch::{ComputeCapability, DeviceLimits, Entry, Plan, PlanError, Target};
+    use crate::launch::{Backend, ComputeCapability, DeviceLimits, Entry, Plan, PlanError, Target};
     use core::fmt;
 
     /// Every variant, slowest idea first. One line for each file.
     const ALL: &[&[Variant]] = &[
+        #[cfg(not(feature = "rust-cuda"))]
         super::naive_uncoalesced::VARIANTS,
         super::naive::VARIANTS,
         super::tiled::VARIANTS,
+        #[cfg(not(feature = "rust-cuda"))]
         super::thread_tile_1d::VARIANTS,
+        #[cfg(not(feature = "rust-cuda"))]
         super::thread_tile_2d::VARIANTS,
+        #[cfg(not(feature = "rust-cuda"))]
         super::vectorized::VARIANTS,
+        #[cfg(not(feature = "rust-cuda"))]
         super::double_buffered::VARIANTS,
+        #[cfg(not(feature = "rust-cuda"))]
         super::async_copy::VARIANTS,
+        #[cfg(not(feature = "rust-cuda"))]
         super::warp_tile::VARIANTS,
+        #[cfg(not(feature = "rust-cuda"))]
         super::persistent::VARIANTS,
+        #[cfg(not(feature = "rust-cuda"))]
         super::tma::VARIANTS,
+        #[cfg(not(feature = "rust-cuda"))]
         super::stream_k::VARIANTS,
+        #[cfg(not(feature = "rust-cuda"))]
         super::matrix_vector::VARIANTS,
+        #[cfg(not(feature = "rust-cuda"))]
         super::auto::VARIANTS,
     ];
 
@@ -243,6 +270,21 @@ mod table {
         /// variant. A shape may still be beyond it.
         pub fn runs_on(&self, limits: &DeviceLimits) -> bool {
             limits.compute_capability >= self.min_compute_capability && limits.code.has(self.needs)
+        }
+
+        /// Whether a compiler can build every kernel that its plans launch.
+        pub fn is_built_by(&self, backend: Backend) -> bool {
+            self.entries
+                .iter()
+                .all(|entry| entry.backends.contains(&backend))
+        }
+
+        /// The compilers that can.
+        pub fn backends(&self) -> impl Iterator<Item = Backend> {
+            Backend::ALL
+                .iter()
+                .copied()
+                .filter(|&backend| self.is_built_by(backend))
         }
 
         /// The launches that compute a product on a device, checked against the

@@ -862,6 +862,7 @@ macro_rules! persistent_kernel {
             )
             needs("sm_80")
             launch_bounds($tiling::THREADS, $blocks)
+            backends(Nvptx)
             dynamic_shared {
                 tiles_a: [f32; ($tiling::STAGES * $tiling::TILE_A) as usize],
                 tiles_b: [f32; ($tiling::STAGES * $tiling::TILE_B) as usize],

@@ -177,6 +177,7 @@ kernel! {
     )
     needs("sm_80")
     launch_bounds(THREADS)
+    backends(Nvptx)
     shared { held: [f32; HELD] }
     {
         let made = Parts { m, n, bm, bn, steps, whole, share, teams };

@@ -46,6 +46,7 @@ macro_rules! tma_kernel {
             needs("sm_90a")
             tensor_maps(b)
             launch_bounds($tiling::THREADS, $blocks)
+            backends(Nvptx)
             dynamic_shared {
                 tiles_a: [f32; ($tiling::STAGES * $tiling::TILE_A) as usize],
                 tiles_b: [f32; ($tiling::STAGES * $tiling::TILE_B) as usize],

@@ -32,6 +32,10 @@
 ///   launch gives a block, which may be much more; every launch of the kernel
 ///   gives what they take. Each starts at a multiple of 128 bytes.
 ///
+/// Every compiler builds a kernel, unless `backends(Nvptx)` between the launch
+/// bounds and `shared` names those that can; see
+/// [`Backend`](crate::launch::Backend).
+///
 /// On the GPU this becomes an entry of the PTX with the kernel's own name. On
 /// the host it becomes a module of that name beside the function, with
 ///
@@ -49,12 +53,17 @@ macro_rules! kernel {
         $(needs($needs:literal))?
         $(tensor_maps($($map:ident),* $(,)?))?
         launch_bounds($threads:expr $(, $blocks:expr)?)
+        $(backends($($backend:ident),+ $(,)?))?
         $(shared { $($array:ident: [$element:ty; $len:expr]),* $(,)? })?
         $(dynamic_shared { $($dynamic:ident: [$dynamic_element:ty; $dynamic_len:expr]),* $(,)? })?
         $body:block
     ) => {
         $(#[$meta])*
-        #[cfg(all(target_arch = "nvptx64" $(, target_feature = $needs)?))]
+        #[cfg(all(
+            target_arch = "nvptx64",
+            not(feature = "rust-cuda")
+            $(, target_feature = $needs)?
+        ))]
         #[allow(clippy::too_many_arguments, reason = "a kernel takes what it takes")]
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $name(
@@ -78,7 +87,15 @@ macro_rules! kernel {
         }
 
         $(#[$meta])*
-        #[cfg(not(target_arch = "nvptx64"))]
+        #[cfg(feature = "rust-cuda")]
+        #[cuda_std::kernel]
+        pub unsafe fn $name($($parameter: $ty),*) {
+            $($(let $array = $crate::gpu::declare_shared!($name, $array, $element, $len);)*)?
+            $body
+        }
+
+        $(#[$meta])*
+        #[cfg(not(any(target_arch = "nvptx64", feature = "rust-cuda")))]
         #[allow(clippy::too_many_arguments, reason = "a kernel takes what it takes")]
         pub unsafe fn $name($($($map: $crate::gpu::TensorMap,)*)? $($parameter: $ty),*) {
             $crate::kernel!(@arrays $name
@@ -101,7 +118,7 @@ macro_rules! kernel {
                 parameters: &[
                     $($(ParameterInfo {
                         name: stringify!($map),
-                        kind: <$crate::gpu::TensorMap as Parameter>::KIND,
+                        kind: <$crate::gpu::host::TensorMap as Parameter>::KIND,
                     },)*)?
                     $(ParameterInfo {
                         name: stringify!($parameter),
@@ -109,6 +126,7 @@ macro_rules! kernel {
                     }),*
                 ],
                 launch_bounds: LaunchBounds::new($threads)$(.min_blocks($blocks))?,
+                backends: $crate::backends!($($($backend),+)?),
                 static_shared_bytes: 0 $($(+ ($len * size_of::<$element>()) as u32)*)?,
                 dynamic_shared_bytes: 0 $(+ {
                     $crate::kernel!(@layout { $($dynamic: [$dynamic_element; $dynamic_len]),* });
@@ -128,18 +146,18 @@ macro_rules! kernel {
             pub fn launch(
                 grid: Dim3,
                 block: Dim3,
-                $($($map: <$crate::gpu::TensorMap as Parameter>::Argument,)*)?
+                $($($map: <$crate::gpu::host::TensorMap as Parameter>::Argument,)*)?
                 $($parameter: <$ty as Parameter>::Argument),*
             ) -> Launch {
                 Launch::new(&ENTRY, grid, block, std::vec![
-                    $($(<$crate::gpu::TensorMap as Parameter>::argument($map),)*)?
+                    $($(<$crate::gpu::host::TensorMap as Parameter>::argument($map),)*)?
                     $(<$ty as Parameter>::argument($parameter)),*
                 ])
             }
 
             unsafe fn run(arguments: &[Argument], address: &dyn Fn($crate::launch::Buffer) -> u64) {
                 let mut arguments = arguments.iter();
-                $($(let $map = <$crate::gpu::TensorMap as Parameter>::from_argument(arguments.next(), address);)*)?
+                $($(let $map = <$crate::gpu::host::TensorMap as Parameter>::from_argument(arguments.next(), address);)*)?
                 $(let $parameter = <$ty as Parameter>::from_argument(arguments.next(), address);)*
                 // SAFETY: the caller promises what the kernel asks for.
                 unsafe { super::$name($($($map,)*)? $($parameter),*) }
@@ -166,5 +184,17 @@ macro_rules! kernel {
         #[repr(C)]
         #[allow(dead_code, reason = "a layout, never a value")]
         struct Layout { $($dynamic: $crate::gpu::Aligned<[$element; $len]>),* }
+    };
+}
+
+/// The backends of a kernel: all, or those that it names.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! backends {
+    () => {
+        $crate::launch::Backend::ALL
+    };
+    ($($backend:ident),+) => {
+        &[$($crate::launch::Backend::$backend),+]
     };
 }

@@ -27,6 +27,7 @@ pub fn add<T: Float>(a: T, b: T) -> T {
 }
 
 /// a·b.
+#[cfg(not(feature = "rust-cuda"))]
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn mul<T: Float>(a: T, b: T) -> T {

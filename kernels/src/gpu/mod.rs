@@ -4,7 +4,9 @@
 //! it, and the build picks one:
 //!
 //! - `nvptx`: rustc's own NVPTX code generator. The default.
-//! - `rust_cuda`: `cuda_std`, for code compiled by `cuda_builder`.
+//! - `rust_cuda`: `cuda_std`, for code compiled by `cuda_builder`. The crate's
+//!   manifest in `rust-cuda/kernels` picks it, with the feature `rust-cuda`; the
+//!   default workspace has neither the feature nor `cuda_std`.
 //! - `host`: the kernel runs on the CPU, and every access goes through a hook
 //!   that a simulator provides. Chosen for every target that is not a GPU.
 //!
@@ -39,37 +41,59 @@
 //! instruction in every backend that has it.
 
 #[cfg(not(target_arch = "nvptx64"))]
+#[cfg_attr(
+    feature = "rust-cuda",
+    allow(
+        dead_code,
+        reason = "its types are the table's, its functions are not called"
+    )
+)]
 pub mod host;
-#[cfg(not(target_arch = "nvptx64"))]
+#[cfg(not(any(target_arch = "nvptx64", feature = "rust-cuda")))]
 use host as backend;
-#[cfg(target_arch = "nvptx64")]
+#[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
 mod nvptx;
-#[cfg(target_arch = "nvptx64")]
+#[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
 use nvptx as backend;
+#[cfg(feature = "rust-cuda")]
+mod rust_cuda;
+#[cfg(feature = "rust-cuda")]
+use rust_cuda as backend;
 
+#[cfg(not(feature = "rust-cuda"))]
 pub mod async_copy;
+#[cfg(not(feature = "rust-cuda"))]
 pub mod barrier;
 mod global;
 #[macro_use]
 mod kernel_macro;
 pub mod math;
 mod shared;
+#[cfg(not(feature = "rust-cuda"))]
 mod tensor;
 pub mod thread;
 mod view;
 pub mod warp;
 
+#[cfg(not(feature = "rust-cuda"))]
 pub use barrier::{Barrier, BarrierAt};
 pub use global::{Global, GlobalMut};
 pub use shared::Shared;
+#[cfg(not(feature = "rust-cuda"))]
 pub use tensor::TensorMap;
 pub use view::{Matrix, MatrixMut, Slice, SliceMut};
 
-#[cfg(target_arch = "nvptx64")]
+#[cfg(feature = "rust-cuda")]
+#[doc(hidden)]
+pub use backend::Uninitialised;
+#[cfg(not(feature = "rust-cuda"))]
+#[doc(hidden)]
+pub use backend::declare_dynamic_shared;
+#[doc(hidden)]
+pub use backend::declare_shared;
+#[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
 #[doc(hidden)]
 pub use backend::{TensorMapParameter, tensor_map_parameter};
-#[doc(hidden)]
-pub use backend::{declare_dynamic_shared, declare_shared};
 #[doc(hidden)]
 pub use shared::Aligned;
 
@@ -77,6 +101,7 @@ pub use shared::Aligned;
 ///
 /// A loop that counts to such a value is not unrolled, and what depends on it
 /// is not computed beforehand.
+#[cfg(not(feature = "rust-cuda"))]
 #[inline(always)]
 pub fn opaque(value: u32) -> u32 {
     backend::opaque(value)

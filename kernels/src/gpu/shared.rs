@@ -44,6 +44,7 @@ impl<T, const N: usize> Shared<T, N> {
     }
 
     /// The address of element `i`.
+    #[cfg(not(feature = "rust-cuda"))]
     #[inline(always)]
     pub(super) fn address_of(self, i: u32) -> backend::SharedAddress {
         backend::shared_element::<T>(self.base, i)

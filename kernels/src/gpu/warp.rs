@@ -1,6 +1,8 @@
 //! The 32 threads of a warp.
 
-use super::{backend, thread};
+#[cfg(not(feature = "rust-cuda"))]
+use super::backend;
+use super::thread;
 
 /// Threads in a warp.
 pub const SIZE: u32 = 32;
@@ -19,6 +21,7 @@ pub fn lane() -> u32 {
 
 /// Waits until every thread of the warp has come here, and orders what they
 /// did before it before what they do after it. All 32 must come.
+#[cfg(not(feature = "rust-cuda"))]
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sync() {
