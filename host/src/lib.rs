@@ -24,6 +24,9 @@
 //! | [`launch`] | a variant made ready for one shape; the one place that launches |
 //! | [`timing`] | CUDA events around batches of launches |
 //! | [`transfer`] | whole products, with their copies |
+//! | [`cublas`] | cuBLAS, to compare with |
+//! | [`nvml`] | clocks, power and throttling while the GPU works |
+//! | [`nvtx`] | named ranges for profilers |
 //! | [`cpu`] | the triple loop, and a fast CPU product |
 //! | [`verify`] | the float64 reference and the error bound |
 //! | [`cases`] | the shapes that every variant is tried on |
@@ -44,6 +47,7 @@ use find_cuda_helper as _;
 
 pub mod cases;
 pub mod cpu;
+pub mod cublas;
 pub mod device;
 pub mod devices;
 pub mod doctor;
@@ -52,6 +56,8 @@ pub mod launch;
 pub mod matrix;
 pub mod measure;
 pub mod memory;
+pub mod nvml;
+pub mod nvtx;
 pub mod ptx;
 pub mod registers;
 pub mod report;
