@@ -26,6 +26,10 @@
 //! | [`transfer`] | whole products, with their copies |
 //! | [`cublas`] | cuBLAS, to compare with |
 //! | [`nvml`] | clocks, power and throttling while the GPU works |
+//! | [`sweep`] | many kernels over many shapes, and what is kept of them |
+//! | [`compare`] | two sweeps: what got faster or slower |
+//! | [`plot`] | pictures of a sweep |
+//! | [`profile`] | the commands of Nsight Compute and Nsight Systems |
 //! | [`nvtx`] | named ranges for profilers |
 //! | [`cpu`] | the triple loop, and a fast CPU product |
 //! | [`verify`] | the float64 reference and the error bound |
@@ -46,6 +50,7 @@
 use find_cuda_helper as _;
 
 pub mod cases;
+pub mod compare;
 pub mod cpu;
 pub mod cublas;
 pub mod device;
@@ -58,9 +63,12 @@ pub mod measure;
 pub mod memory;
 pub mod nvml;
 pub mod nvtx;
+pub mod plot;
+pub mod profile;
 pub mod ptx;
 pub mod registers;
 pub mod report;
+pub mod sweep;
 pub mod timing;
 pub mod transfer;
 pub mod verify;
