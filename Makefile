@@ -25,6 +25,7 @@ lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+	tools/check_rust_cuda.sh
 
 docs: setup
 	$(CARGO) doc --workspace --no-deps

@@ -6,7 +6,8 @@
 //! | `kernel/N` | each variant: CUDA events around a batch of launches, nothing in between |
 //! | `end_to_end/N` | one variant with its copies, from pageable and from pinned memory |
 //!
-//! N is the size of a square product. Throughput is in FLOPs: criterion's
+//! Where kernels of several backends are embedded, `kernel/N` has each variant once
+//! for each, as `tiled_32/rust-cuda`. N is the size of a square product. Throughput is in FLOPs: criterion's
 //! "Gelem/s" reads as GFLOP/s. Each result is verified before it is timed; a
 //! wrong one ends the run. What a filter leaves out is not even prepared.
 //!
@@ -73,24 +74,25 @@ impl From<Error> for Failure {
 }
 
 fn run(criterion: &mut Criterion, figures: &mut Figures) -> Result<(), Failure> {
-    let gpu = match Gpu::new(0) {
-        Ok(gpu) => Some(gpu),
-        Err(error) if error.is_no_gpu() => {
+    let backends = host::ptx::backends();
+    let gpus: Vec<Gpu> = match backends.map(|b| Gpu::with_backend(0, b)).collect() {
+        Ok(gpus) => gpus,
+        Err(error @ (Error::NoDriver { .. } | Error::NoDevice { .. })) => {
             println!("skipped: the groups kernel/* and end_to_end/*, since there is {error}");
-            None
+            Vec::new()
         }
         Err(error) => return Err(error.into()),
     };
-    let sizes: &[u64] = if gpu.is_some() {
-        &SIZES_WITH_GPU
-    } else {
+    let sizes: &[u64] = if gpus.is_empty() {
         &SIZES_WITHOUT_GPU
+    } else {
+        &SIZES_WITH_GPU
     };
     for &size in sizes {
         let shape = Shape::new(size, size, size).map_err(Error::from)?;
         cpu(criterion, figures, shape)?;
-        if let Some(gpu) = &gpu {
-            kernels(criterion, figures, gpu, shape)?;
+        kernels(criterion, figures, &gpus, shape)?;
+        if let Some(gpu) = gpus.first() {
             end_to_end(criterion, figures, gpu, shape)?;
         }
     }
@@ -178,32 +180,46 @@ fn cpu(criterion: &mut Criterion, figures: &mut Figures, shape: Shape) -> Result
     Ok(())
 }
 
+/// `gpus` are one device with the kernels of each backend.
 fn kernels(
     criterion: &mut Criterion,
     figures: &mut Figures,
-    gpu: &Gpu,
+    gpus: &[Gpu],
     shape: Shape,
 ) -> Result<(), Failure> {
+    if gpus.is_empty() {
+        return Ok(());
+    }
     let mut group = criterion.benchmark_group(format!("kernel/{}", shape.n()));
-    let mut problem = None;
+    let mut problems: Vec<_> = gpus.iter().map(|gpu| (gpu, None)).collect();
     for variant in kernels::gemm::all() {
-        let mut prepared = None;
-        let label = ("kernel", variant.name, shape);
-        bench(&mut group, figures, label, |products| {
-            let problem = match &mut problem {
-                Some(problem) => problem,
-                none => none.insert(Problem::random(gpu, shape, SEED)?),
+        for (gpu, problem) in &mut problems {
+            let backend = gpu.ptx().backend;
+            if !variant.is_built_by(backend) {
+                continue;
+            }
+            let name = match gpus.len() {
+                1 => variant.name.to_owned(),
+                _ => format!("{}/{backend}", variant.name),
             };
-            let prepared = match &mut prepared {
-                Some(prepared) => prepared,
-                none => {
-                    let new = gpu.prepare_variant(variant, shape)?;
-                    require(variant.name, shape, &problem.verify_prepared(&new)?)?;
-                    none.insert(new)
-                }
-            };
-            Ok(problem.repeated(prepared)?.batch(products)?)
-        })?;
+            let mut prepared = None;
+            let label = ("kernel", name.as_str(), shape);
+            bench(&mut group, figures, label, |products| {
+                let problem = match &mut *problem {
+                    Some(problem) => problem,
+                    none => none.insert(Problem::random(gpu, shape, SEED)?),
+                };
+                let prepared = match &mut prepared {
+                    Some(prepared) => prepared,
+                    none => {
+                        let new = gpu.prepare_variant(variant, shape)?;
+                        require(&name, shape, &problem.verify_prepared(&new)?)?;
+                        none.insert(new)
+                    }
+                };
+                Ok(problem.repeated(prepared)?.batch(products)?)
+            })?;
+        }
     }
     group.finish();
     Ok(())

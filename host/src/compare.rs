@@ -145,7 +145,7 @@ fn line(named: &Row, old: Option<&Row>, now: Option<&Row>, limits: Limits) -> Li
         }
     };
     Line {
-        kernel: named.kernel.clone(),
+        kernel: named.name(),
         backend: named.backend.clone(),
         device: named.device,
         shape: named.shape(),

@@ -11,7 +11,7 @@ use cust::memory::{CopyDestination, DeviceBuffer, DeviceCopy, LockedBuffer};
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use kernels::gemm::{Shape, Variant};
-use kernels::launch::{ComputeCapability, DeviceLimits};
+use kernels::launch::{Backend, ComputeCapability, DeviceLimits};
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
@@ -204,7 +204,20 @@ impl Gpu {
     /// - [`Error::DeviceTooOld`] or [`Error::PtxTooNew`] where the device or
     ///   the driver cannot take the PTX.
     pub fn new(ordinal: u32) -> Result<Self, Error> {
-        Self::with_ptx(ordinal, ptx::best_for)
+        Self::with_backend(ordinal, Backend::Nvptx)
+    }
+
+    /// Opens device `ordinal` and loads the best PTX of a backend that it takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Gpu::new`]; [`Error::NoPtx`] where the build embedded none of that
+    /// backend.
+    pub fn with_backend(ordinal: u32, backend: Backend) -> Result<Self, Error> {
+        if ptx::of(backend).next().is_none() {
+            return Err(Error::NoPtx { backend });
+        }
+        Self::open(ordinal, backend, |device| ptx::best_for(device, backend))
     }
 
     /// Opens device `ordinal` and loads the PTX that `choose` picks for its
@@ -215,6 +228,16 @@ impl Gpu {
     /// As [`Gpu::new`]; [`Error::DeviceTooOld`] where `choose` picks none.
     pub fn with_ptx(
         ordinal: u32,
+        choose: impl FnOnce(ComputeCapability) -> Option<Ptx>,
+    ) -> Result<Self, Error> {
+        Self::open(ordinal, Backend::Nvptx, choose)
+    }
+
+    /// `backend` is the one whose PTX was looked at, for the message where
+    /// `choose` picks none.
+    fn open(
+        ordinal: u32,
+        backend: Backend,
         choose: impl FnOnce(ComputeCapability) -> Option<Ptx>,
     ) -> Result<Self, Error> {
         let mut devices = devices()?;
@@ -229,6 +252,7 @@ impl Gpu {
             return Err(Error::DeviceTooOld {
                 device: info.name,
                 found: info.limits.compute_capability,
+                needed: ptx::oldest(backend),
             });
         };
         let driver = driver_version()?;
@@ -242,7 +266,11 @@ impl Gpu {
         let device = Device::get_device(ordinal).during(opening.clone())?;
         let context = Context::new(device).during(opening.clone())?;
         let module = Module::from_ptx(ptx.text, &[]).during(format!(
-            "loading the {} kernels, PTX {}, with a driver for CUDA {driver}",
+            "loading {} {} kernels, PTX {}, with a driver for CUDA {driver}",
+            match ptx.backend {
+                Backend::Nvptx => "the",
+                Backend::RustCuda => "rust-cuda's",
+            },
             ptx.architecture,
             ptx.version()
         ))?;
@@ -266,6 +294,12 @@ impl Gpu {
     /// The PTX that was loaded.
     pub fn ptx(&self) -> Ptx {
         self.ptx
+    }
+
+    /// The variants whose kernels are among those loaded, in the table's order.
+    pub fn variants(&self) -> impl Iterator<Item = &'static Variant> {
+        let backend = self.ptx.backend;
+        kernels::gemm::all().filter(move |variant| variant.is_built_by(backend))
     }
 
     /// The stream that this GPU's own operations use.
@@ -530,9 +564,17 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// [`Error::Plan`] where the variant cannot compute it on this device,
-    /// [`Error::OutOfMemory`] where its workspace does not fit.
+    /// [`Error::NotBuiltBy`] where the variant's kernels are not among those
+    /// loaded, [`Error::Plan`] where the variant cannot compute it on this
+    /// device, [`Error::OutOfMemory`] where its workspace does not fit.
     pub fn prepare_variant(&self, variant: &Variant, shape: Shape) -> Result<Prepared<'_>, Error> {
+        let backend = self.ptx.backend;
+        if !variant.is_built_by(backend) {
+            return Err(Error::NotBuiltBy {
+                variant: variant.name,
+                backend,
+            });
+        }
         Prepared::new(self, shape, variant.plan(shape, &self.info.limits)?)
     }
 

@@ -18,6 +18,7 @@
 
 mod build;
 mod gpu;
+mod rust_cuda;
 mod tools;
 
 use crate::measure::{Cpu, random_factors};
@@ -146,6 +147,7 @@ impl Report {
         checks.push(cpu());
         checks.extend(gpu::checks());
         checks.extend(tools::checks(checkout.as_deref()));
+        checks.extend(checkout.iter().flat_map(|root| rust_cuda::checks(root)));
         Self { checks }
     }
 

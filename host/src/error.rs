@@ -1,10 +1,10 @@
 //! What can go wrong, and what to do about it.
 
-use crate::ptx::{self, CudaVersion, PtxVersion};
+use crate::ptx::{CudaVersion, PtxVersion};
 use cust::error::CudaError;
 use find_cuda_helper::{Code, last_error};
 use kernels::gemm::{Shape, ShapeError};
-use kernels::launch::PlanError;
+use kernels::launch::{Backend, PlanError};
 use std::fmt;
 
 /// An error of this crate. Its text names the thing and the remedy.
@@ -66,6 +66,20 @@ pub enum Error {
         device: String,
         /// Its compute capability.
         found: kernels::launch::ComputeCapability,
+        /// The oldest that the PTX is for.
+        needed: kernels::launch::ComputeCapability,
+    },
+    /// The build embedded no PTX of a backend.
+    NoPtx {
+        /// The backend.
+        backend: Backend,
+    },
+    /// A backend cannot build a variant's kernels.
+    NotBuiltBy {
+        /// The variant.
+        variant: &'static str,
+        /// The backend.
+        backend: Backend,
     },
     /// The driver is too old for the embedded PTX.
     PtxTooNew {
@@ -151,6 +165,8 @@ impl Error {
                 | Self::UnknownVariant { .. }
                 | Self::NoSuchDevice { .. }
                 | Self::Request { .. }
+                | Self::NoPtx { .. }
+                | Self::NotBuiltBy { .. }
         )
     }
 
@@ -235,11 +251,23 @@ impl fmt::Display for Error {
                 }
                 Ok(())
             }
-            Self::DeviceTooOld { device, found } => write!(
+            Self::DeviceTooOld {
+                device,
+                found,
+                needed,
+            } => write!(
                 f,
-                "{device} has compute capability {found}, and the kernels were built for {} and \
-                 newer: take a newer device, or a kernel that runs on the CPU",
-                ptx::oldest()
+                "{device} has compute capability {found}, and the kernels were built for {needed} \
+                 and newer: take a newer device, or a kernel that runs on the CPU"
+            ),
+            Self::NoPtx { backend } => write!(
+                f,
+                "this program holds no kernels from {backend}: build it with the feature {backend}, \
+                 or with a PTX file named in MATMUL_RUST_CUDA_PTX (docs/rust-cuda.md)"
+            ),
+            Self::NotBuiltBy { variant, backend } => write!(
+                f,
+                "{backend} cannot build {variant}; `matmul list` shows what each backend builds"
             ),
             Self::PtxTooNew { ptx, driver } => write!(
                 f,

@@ -210,11 +210,11 @@ fn is_cublas(row: &Row) -> bool {
 }
 
 /// The kernels of some rows, in order, each once.
-fn kernels_of<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
-    let mut kernels: Vec<&str> = Vec::new();
+fn kernels_of(rows: &[&Row]) -> Vec<String> {
+    let mut kernels = Vec::new();
     for row in rows {
-        if !kernels.contains(&row.kernel.as_str()) {
-            kernels.push(&row.kernel);
+        if !kernels.contains(&row.name()) {
+            kernels.push(row.name());
         }
     }
     kernels
@@ -269,14 +269,14 @@ fn mixed(colour: RGBColor, theme: Theme) -> RGBColor {
 }
 
 /// Where a kernel stands among those that have a colour; cuBLAS is in ink.
-fn colour_of(theme: Theme, kernels: &[&str], rows: &[&Row], kernel: &str) -> RGBColor {
+fn colour_of(theme: Theme, kernels: &[String], rows: &[&Row], kernel: &str) -> RGBColor {
     let cublas = rows
         .iter()
-        .any(|row| row.kernel == kernel && is_cublas(row));
+        .any(|row| row.name() == kernel && is_cublas(row));
     if cublas {
         return theme.ink();
     }
-    let at = kernels.iter().position(|it| *it == kernel).unwrap_or(0);
+    let at = kernels.iter().position(|it| it == kernel).unwrap_or(0);
     theme.colour(at)
 }
 
@@ -320,15 +320,9 @@ fn roofline(sweep: &Sweep, theme: Theme) -> Option<Result<String, String>> {
         .into_iter()
         .filter(|row| row.bytes > 0.0 && rate(row).is_some())
         .collect();
-    let points: Vec<(&str, f64, f64)> = rows
+    let points: Vec<(String, f64, f64)> = rows
         .iter()
-        .filter_map(|row| {
-            Some((
-                row.kernel.as_str(),
-                row.flops / row.bytes,
-                rate(row)? / 1e12,
-            ))
-        })
+        .filter_map(|row| Some((row.name(), row.flops / row.bytes, rate(row)? / 1e12)))
         .collect();
     if points.is_empty() {
         return None;
@@ -418,12 +412,12 @@ fn roofline(sweep: &Sweep, theme: Theme) -> Option<Result<String, String>> {
         for kernel in &kernels {
             let colour = colour_of(theme, &kernels, &rows, kernel);
             let of = || points.iter().filter(|point| point.0 == *kernel);
-            chart.draw_series(of().map(|&(_, x, y)| Circle::new((x, y), 4, colour.filled())))?;
+            chart.draw_series(of().map(|(_, x, y)| Circle::new((*x, *y), 4, colour.filled())))?;
             let most_intense = of().max_by(|one, other| one.1.total_cmp(&other.1));
-            if let Some(&(_, x, y)) = most_intense {
+            if let Some((_, x, y)) = most_intense {
                 labels.push(Label {
-                    at: chart.backend_coord(&(x, y)),
-                    text: (*kernel).to_owned(),
+                    at: chart.backend_coord(&(*x, *y)),
+                    text: kernel.clone(),
                     colour,
                 });
             }
@@ -485,21 +479,21 @@ fn ladder(sweep: &Sweep, theme: Theme) -> Option<Result<String, String>> {
             &format!("{m}×{n}×{k}"),
             "TFLOP/s; in brackets the share of cuBLAS at the same precision",
         )?;
-        let names = rows.iter().map(|row| row.kernel.chars().count()).max();
+        let names = rows.iter().map(|row| row.name().chars().count()).max();
         let left = 40 + 8 * names.unwrap_or(0) as i32;
         let right = WIDTH as i32 - 160;
         let length = |row: &Row| (f64::from(right - left) * rate(row) / most) as i32;
         for (i, row) in rows.iter().enumerate() {
             let (top, bottom) = (80 + bar * i as i32, 80 + bar * (i as i32 + 1) - 7);
             let middle = i32::midpoint(top, bottom);
-            let colour = colour_of(theme, &kernels, &rows, &row.kernel);
+            let colour = colour_of(theme, &kernels, &rows, &row.name());
             let end = left + length(row).max(1);
             area.draw(&Rectangle::new(
                 [(left, top), (end, bottom)],
                 colour.filled(),
             ))?;
             let name = text(14.0, theme.ink(), HPos::Right, VPos::Center);
-            area.draw(&Text::new(row.kernel.clone(), (left - 8, middle), name))?;
+            area.draw(&Text::new(row.name(), (left - 8, middle), name))?;
             let value = match sweep.speed_up_over_cublas(row) {
                 Some(share) if !is_cublas(row) => {
                     format!("{} ({:.0} %)", figures(rate(row)), 100.0 * share)
@@ -577,14 +571,14 @@ fn sizes(sweep: &Sweep, theme: Theme) -> Option<Result<String, String>> {
             let colour = colour_of(theme, &kernels, &rows, kernel);
             let mut points: Vec<_> = rows
                 .iter()
-                .filter(|row| row.kernel == *kernel)
+                .filter(|row| row.name() == *kernel)
                 .map(|row| (f64::from(row.n), rate(row)))
                 .collect();
             points.sort_by(|one, other| one.0.total_cmp(&other.0));
             if let Some(end) = points.last() {
                 labels.push(Label {
                     at: chart.backend_coord(end),
-                    text: (*kernel).to_owned(),
+                    text: kernel.clone(),
                     colour,
                 });
             }

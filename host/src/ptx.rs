@@ -1,11 +1,13 @@
 //! The PTX that the build embedded, and which of it a device takes.
 
-use kernels::launch::ComputeCapability;
+use kernels::launch::{Backend, ComputeCapability, Entry};
 use std::fmt;
 
-/// The kernels, compiled for one architecture.
+/// The kernels, compiled for one architecture by one compiler.
 #[derive(Clone, Copy, Debug)]
 pub struct Ptx {
+    /// The compiler.
+    pub backend: Backend,
     /// Its target, such as `sm_90a`.
     pub architecture: &'static str,
     /// Its text.
@@ -13,32 +15,59 @@ pub struct Ptx {
 }
 
 /// Architecture and text of each file that the build script made.
-const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
+const NVPTX: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
+const RUST_CUDA: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/rust_cuda.rs"));
 
-/// The compiler that made the embedded PTX.
+/// The compiler that made the embedded PTX of the default backend.
 pub const COMPILER: &str = env!("DEVICE_COMPILER");
 
-/// All embedded PTX, oldest architecture first.
+/// All embedded PTX: backend after backend, and oldest architecture first.
 pub fn all() -> impl Iterator<Item = Ptx> {
-    EMBEDDED
-        .iter()
-        .map(|&(architecture, text)| Ptx { architecture, text })
+    Backend::ALL.iter().copied().flat_map(of)
 }
 
-/// The oldest compute capability that some embedded PTX runs on.
-pub(crate) fn oldest() -> ComputeCapability {
-    all()
+/// The embedded PTX of one backend, oldest architecture first.
+pub fn of(backend: Backend) -> impl Iterator<Item = Ptx> {
+    let embedded = match backend {
+        Backend::Nvptx => NVPTX,
+        Backend::RustCuda => RUST_CUDA,
+    };
+    embedded.iter().map(move |&(architecture, text)| Ptx {
+        backend,
+        architecture,
+        text,
+    })
+}
+
+/// The backends that this build has embedded PTX of, the default one first.
+pub fn backends() -> impl Iterator<Item = Backend> {
+    Backend::ALL
+        .iter()
+        .copied()
+        .filter(|&backend| of(backend).next().is_some())
+}
+
+/// The kernels that a backend builds.
+pub fn kernels_of(backend: Backend) -> impl Iterator<Item = &'static Entry> {
+    kernels::entries()
+        .into_iter()
+        .filter(move |entry| entry.backends.contains(&backend))
+}
+
+/// The oldest compute capability that some embedded PTX of a backend runs on.
+pub(crate) fn oldest(backend: Backend) -> ComputeCapability {
+    of(backend)
         .map(|ptx| ptx.target().0)
         .min()
         .unwrap_or(ComputeCapability::new(u32::MAX, 0))
 }
 
-/// The best embedded PTX that a device takes.
+/// The best embedded PTX of a backend that a device takes.
 ///
 /// Plain PTX runs on its own architecture and every later one. PTX for an
 /// architecture's own features (`sm_90a`) runs on that one alone.
-pub fn best_for(device: ComputeCapability) -> Option<Ptx> {
-    all()
+pub fn best_for(device: ComputeCapability, backend: Backend) -> Option<Ptx> {
+    of(backend)
         .filter(|ptx| ptx.runs_on(device))
         .max_by_key(|ptx| ptx.target())
 }
@@ -173,7 +202,8 @@ mod tests {
     use super::*;
 
     fn best(major: u32, minor: u32) -> Option<&'static str> {
-        best_for(ComputeCapability::new(major, minor)).map(|ptx| ptx.architecture)
+        let device = ComputeCapability::new(major, minor);
+        best_for(device, Backend::Nvptx).map(|ptx| ptx.architecture)
     }
 
     #[test]

@@ -69,6 +69,8 @@ fn list_names_every_kernel() {
     let names: Vec<_> = list
         .lines()
         .skip(1)
+        // What the program holds of each backend stands below an empty line.
+        .take_while(|line| !line.is_empty())
         .filter_map(|line| line.split_whitespace().next())
         .collect();
     let expected: Vec<_> = host::measure::Cpu::ALL
@@ -98,6 +100,7 @@ fn wrong_requests_end_with_2() {
         ("run --device 4294967296", "--device"),
         ("run --iterations 0", "0"),
         ("run --seed x", "--seed"),
+        ("run --backend nvcc", "rust-cuda"),
         ("run extra", "extra"),
         ("run --no-such-flag", "--no-such-flag"),
         ("verify --random 18446744073709551615", "--random"),
@@ -109,6 +112,25 @@ fn wrong_requests_end_with_2() {
         let said = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
         assert!(said.contains(part), "matmul {arguments}: {said}");
         assert!(!said.contains("panicked"), "matmul {arguments}: {said}");
+    }
+}
+
+#[test]
+fn a_backend_that_the_program_lacks_is_a_wrong_request() {
+    let backend = kernels::launch::Backend::RustCuda;
+    if host::ptx::of(backend).next().is_some() {
+        assert!(printed("list").contains("rust-cuda: in this program for sm_"));
+        return;
+    }
+    assert!(printed("list").contains("rust-cuda: not in this program"));
+    for arguments in [
+        "run --backend rust-cuda",
+        "run --kernel all --backend both",
+        "verify --backend rust-cuda",
+    ] {
+        let assert = matmul(arguments).assert().code(2).stdout("");
+        let said = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+        assert!(said.contains("MATMUL_RUST_CUDA_PTX"), "{said}");
     }
 }
 
@@ -244,6 +266,8 @@ fn the_list_is_the_table() {
         let row = rows.iter().find(|row| row["name"] == variant.name).unwrap();
         let names: Vec<_> = variant.entries.iter().map(|entry| entry.name).collect();
         assert_eq!(row["kernels"], serde_json::json!(names));
+        let backends: Vec<_> = variant.backends().map(|backend| backend.name()).collect();
+        assert_eq!(row["backends"], serde_json::json!(backends));
     }
     assert_eq!(rows.len(), kernels::gemm::all().count() + 2);
 }

@@ -16,12 +16,13 @@ fn check_all(gpu: &Gpu, cases: impl IntoIterator<Item = Case>) {
     for case in cases {
         let (a, b) = case.factors(7);
         let mut problem = Problem::new(gpu, &a, &b).unwrap();
-        for variant in gemm::all() {
+        for variant in gpu.variants() {
             let verdict = problem.verify(variant).unwrap();
             if !verdict.passed() {
                 failures.push(format!(
-                    "{} at {} ({}): {verdict}",
+                    "{} by {} at {} ({}): {verdict}",
                     variant.name,
+                    gpu.ptx().backend,
                     case.shape(),
                     case.catches
                 ));

@@ -1,7 +1,8 @@
 //! The table of variants, the kernels' files and the PTX agree.
 
+use host::ptx;
 use kernels::gemm::{self, Shape};
-use kernels::launch::{ComputeCapability, DeviceLimits, PlanError};
+use kernels::launch::{Backend, ComputeCapability, DeviceLimits, PlanError};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -45,10 +46,15 @@ fn names_are_unique_and_found() {
 
 #[test]
 fn the_ptx_holds_the_kernels_and_no_others() {
-    for ptx in host::ptx::all() {
+    for ptx in ptx::all() {
         let in_ptx: BTreeSet<_> = ptx.entries().collect();
-        let declared: BTreeSet<_> = kernels::entries().iter().map(|entry| entry.name).collect();
-        assert_eq!(in_ptx, declared, "{}", ptx.architecture);
+        let backend = ptx.backend;
+        let declared: BTreeSet<_> = ptx::kernels_of(backend).map(|entry| entry.name).collect();
+        // A file from elsewhere may hold more; see `ptx_builder::foreign`.
+        match backend {
+            Backend::Nvptx => assert_eq!(in_ptx, declared, "{}", ptx.architecture),
+            Backend::RustCuda => assert!(in_ptx.is_superset(&declared), "{in_ptx:?}"),
+        }
     }
     let names = kernels::entries().len();
     let unique: BTreeSet<_> = kernels::entries().iter().map(|entry| entry.name).collect();
@@ -57,13 +63,17 @@ fn the_ptx_holds_the_kernels_and_no_others() {
 
 #[test]
 fn launch_bounds_and_shared_memory_reach_the_ptx() {
-    for ptx in host::ptx::all() {
-        for entry in kernels::entries() {
+    for ptx in ptx::all() {
+        for entry in ptx::kernels_of(ptx.backend) {
             let start = ptx.text.find(&format!(".entry {}(", entry.name)).unwrap();
             let rest = &ptx.text[start..];
             let body = &rest[..rest.find("\n}").unwrap()];
             let bound = format!(".maxntid {}", entry.launch_bounds.max_threads);
             assert!(body.contains(&bound), "{} lacks {bound}", entry.name);
+            if ptx.backend != Backend::Nvptx {
+                // Its arrays are statics outside the kernels.
+                continue;
+            }
             // Each array is declared once, inside its kernel, under its own
             // name: two of one size stay two.
             let arrays: Vec<_> = body
@@ -175,4 +185,22 @@ fn a_dimension_that_is_too_large_is_named() {
     assert!(Shape::new(gemm::MAX_DIMENSION.into(), 1, 1).is_ok());
     assert!(Shape::new(u64::from(gemm::MAX_DIMENSION) + 1, 1, 1).is_err());
     assert!(Shape::new(1, 1, u64::MAX).is_err());
+}
+
+#[test]
+fn a_backend_that_is_not_embedded_is_an_error() {
+    for &backend in Backend::ALL {
+        let embedded = ptx::backends().any(|one| one == backend);
+        assert_eq!(ptx::of(backend).next().is_some(), embedded);
+        if !embedded {
+            let Err(error) = host::Gpu::with_backend(0, backend) else {
+                panic!("{backend} was opened");
+            };
+            assert!(error.is_usage(), "{error}");
+            let said = error.to_string();
+            assert!(said.contains(backend.name()), "{said}");
+            assert!(said.contains("docs/rust-cuda.md"), "{said}");
+        }
+    }
+    assert_eq!(ptx::backends().next(), Some(Backend::Nvptx));
 }

@@ -213,6 +213,34 @@ impl LaunchBounds {
     }
 }
 
+/// A compiler that makes PTX of the kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Backend {
+    /// rustc's own NVPTX code generator: the default.
+    Nvptx,
+    /// rust-cuda: `cuda_std` and `cuda_builder`, with NVIDIA's libnvvm.
+    RustCuda,
+}
+
+impl Backend {
+    /// Both.
+    pub const ALL: &'static [Self] = &[Self::Nvptx, Self::RustCuda];
+
+    /// Its name in tables and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nvptx => "nvptx",
+            Self::RustCuda => "rust-cuda",
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// A kernel as the host sees it.
 pub struct Entry {
     /// The name of its entry in the PTX.
@@ -221,6 +249,8 @@ pub struct Entry {
     pub parameters: &'static [ParameterInfo],
     /// The blocks it may be launched with.
     pub launch_bounds: LaunchBounds,
+    /// The compilers that can build it.
+    pub backends: &'static [Backend],
     /// Shared memory that a block declares, in bytes.
     pub static_shared_bytes: u32,
     /// Runs one thread of it on the CPU; see [`Entry::run_thread`].
@@ -255,6 +285,7 @@ impl fmt::Debug for Entry {
             .field("name", &self.name)
             .field("parameters", &self.parameters)
             .field("launch_bounds", &self.launch_bounds)
+            .field("backends", &self.backends)
             .field("static_shared_bytes", &self.static_shared_bytes)
             .finish_non_exhaustive()
     }

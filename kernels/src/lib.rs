@@ -14,7 +14,7 @@
 
 #![no_std]
 #![cfg_attr(
-    target_arch = "nvptx64",
+    all(target_arch = "nvptx64", not(feature = "rust-cuda")),
     feature(abi_ptx, asm_experimental_arch, core_intrinsics, stdarch_nvptx),
     allow(internal_features)
 )]

@@ -3,7 +3,7 @@
 //!
 //! It is the kernels' own source that runs: the device API's `host` backend
 //! hands each call to the machine in this crate, with the place in the source
-//! that made it. [`simulate`] takes a variant and a shape, [`run`] any plan.
+//! that made it. [`simulate`] takes a variant and a shape, [`run()`] any plan.
 //! Both give a [`Report`]: the result, the [`Counters`] of each launch and of
 //! each place in its source, and the [occupancy](Occupancy) it can reach. A
 //! simulation that finds a fault is an error, [`SimulationError::Faults`], that

@@ -81,6 +81,23 @@ pub enum BuildError {
         /// What was missing.
         reason: String,
     },
+    /// A PTX file from elsewhere cannot be used.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// Parts of rust-cuda's toolchain are not there.
+    RustCudaToolchain {
+        /// Each part, what is wrong with it, and the remedy.
+        lacking: Vec<String>,
+    },
+    /// rust-cuda did not compile the kernels.
+    RustCuda {
+        /// What it wrote.
+        stderr: String,
+    },
     /// A file or a process failed.
     Io {
         /// What was attempted, as "read", "write", "run".
@@ -186,6 +203,23 @@ impl fmt::Display for BuildError {
                 f,
                 "the text that rustc wrote for {architecture} is not PTX as expected: {reason}"
             ),
+            Self::Foreign { path, reason } => {
+                write!(f, "cannot use {}: {reason}", path.display())
+            }
+            Self::RustCudaToolchain { lacking } => {
+                writeln!(f, "rust-cuda cannot compile the kernels here:")?;
+                for part in lacking {
+                    writeln!(f, "  {part}")?;
+                }
+                write!(
+                    f,
+                    "docs/rust-cuda.md sets it up. Or build without the feature `rust-cuda`, or name \
+                     PTX that was built elsewhere in MATMUL_RUST_CUDA_PTX"
+                )
+            }
+            Self::RustCuda { stderr } => {
+                write!(f, "rust-cuda did not compile the kernels:\n{stderr}")
+            }
             Self::Io {
                 action,
                 path,

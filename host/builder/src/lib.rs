@@ -81,7 +81,9 @@
 mod architecture;
 mod environment;
 mod error;
+pub mod foreign;
 mod manifest;
+pub mod rust_cuda;
 mod text;
 mod toolchain;
 
@@ -446,9 +448,19 @@ pub fn target_folder(out: &Path) -> PathBuf {
 ///
 /// [`BuildError::Io`].
 pub fn embed(files: &[Ptx], out: &Path) -> Result<PathBuf, BuildError> {
+    embed_under(files, out, "ptx.rs", "")
+}
+
+/// Writes the files to `out` under names that begin with `prefix`, and their list under `name`.
+fn embed_under(
+    files: &[Ptx],
+    out: &Path,
+    list_name: &str,
+    prefix: &str,
+) -> Result<PathBuf, BuildError> {
     let mut list = String::from("&[\n");
     for ptx in files {
-        let name = format!("{}.ptx", ptx.architecture);
+        let name = format!("{prefix}{}.ptx", ptx.architecture);
         replace(&out.join(&name), &ptx.text)?;
         list += &format!(
             "    (\"{}\", include_str!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))),\n",
@@ -456,7 +468,7 @@ pub fn embed(files: &[Ptx], out: &Path) -> Result<PathBuf, BuildError> {
         );
     }
     list += "]\n";
-    let path = out.join("ptx.rs");
+    let path = out.join(list_name);
     replace(&path, &list)?;
     Ok(path)
 }

@@ -205,6 +205,24 @@ fn lines(
     Ok(lines)
 }
 
+/// The kernels that have launch bounds.
+pub(crate) fn bounded(text: &str, architecture: &str) -> Result<Vec<String>, BuildError> {
+    let plain = without_comments(text);
+    let has_bounds = |entry: &&Entry<'_>| {
+        let rest = &plain[entry.end..];
+        let header = &rest[..rest.find('{').unwrap_or(rest.len())];
+        [".maxntid", ".reqntid", ".minnctapersm"]
+            .iter()
+            .any(|bound| header.contains(bound))
+    };
+    let found = entries(&plain, architecture)?;
+    Ok(found
+        .iter()
+        .filter(has_bounds)
+        .map(|entry| entry.name.to_owned())
+        .collect())
+}
+
 /// Raises the alignment of 128-byte parameters from 16 to 64; `None` where there is none.
 fn align_tensor_maps(parameters: &str) -> Option<String> {
     let mut found = false;

@@ -1,7 +1,7 @@
 //! `matmul bench`.
 
 use super::plan::{Floor, known_device};
-use super::{Outcome, compare::percent};
+use super::{BackendArgument, Outcome, compare::percent};
 use host::devices::KnownDevice;
 use host::sweep::{self, Contender, PRESETS, Progress, Settings, Sweep};
 use host::{Error, plot, report};
@@ -40,6 +40,8 @@ pub struct Arguments {
     /// Numbers of the devices to run on, or `all`
     #[arg(long, default_value = "0", value_name = "NUMBER,…", value_parser = devices)]
     device: Devices,
+    #[command(flatten)]
+    backend: BackendArgument,
     /// Samples of each figure
     #[arg(long, default_value_t = 7, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
@@ -100,8 +102,9 @@ pub struct Arguments {
     gpu: KnownDevice,
 }
 
-const MEASURING: [&str; 10] = [
+const MEASURING: [&str; 11] = [
     "device",
+    "backend",
     "rounds",
     "sustained",
     "burst",
@@ -198,6 +201,11 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         dry_run(arguments, &contenders, &shapes);
         return Ok(Outcome::Passed);
     }
+    for &backend in arguments.backend.backends() {
+        if host::ptx::of(backend).next().is_none() {
+            return Err(Error::NoPtx { backend });
+        }
+    }
     let settings = settings(arguments)?;
     if arguments.run_once {
         sweep::run_once(&settings, &contenders, &shapes, |contender, shape| {
@@ -284,6 +292,7 @@ fn settings(arguments: &Arguments) -> Result<Settings, Error> {
         noise_limit: arguments.noise_limit / 100.0,
         cublas: arguments.cublas.clone(),
         devices,
+        backends: arguments.backend.backends().to_vec(),
         tags: arguments.tag.iter().cloned().collect::<BTreeMap<_, _>>(),
         command: format!("matmul {}", words.join(" ")),
     })

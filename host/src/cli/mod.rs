@@ -16,9 +16,10 @@ mod vecadd;
 mod verify;
 
 use clap::{Parser, Subcommand};
-use host::Error;
 use host::matrix::product_shape;
-use kernels::gemm::Shape;
+use host::{Error, Gpu, ptx};
+use kernels::gemm::{Shape, Variant};
+use kernels::launch::Backend;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -106,6 +107,67 @@ fn sample_flag(argument: &str) -> Option<String> {
         .iter()
         .any(|flag| argument.starts_with(flag))
         .then(|| format!("-{argument}"))
+}
+
+/// Whose kernels to take.
+#[derive(clap::Args)]
+struct BackendArgument {
+    /// The compiler whose kernels to take: rustc's own NVPTX target, or rust-cuda, where the
+    /// program was built with it
+    #[arg(long, value_enum, default_value_t = BackendChoice::Nvptx, value_name = "NAME")]
+    backend: BackendChoice,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum BackendChoice {
+    Nvptx,
+    RustCuda,
+    Both,
+}
+
+impl BackendArgument {
+    fn backends(&self) -> &'static [Backend] {
+        match self.backend {
+            BackendChoice::Nvptx => &[Backend::Nvptx],
+            BackendChoice::RustCuda => &[Backend::RustCuda],
+            BackendChoice::Both => Backend::ALL,
+        }
+    }
+
+    /// The GPU, once for each backend.
+    ///
+    /// # Errors
+    ///
+    /// What the program lacks, before what the machine lacks:
+    /// [`Error::NotBuiltBy`] where `named` is a variant that none of the
+    /// backends builds, [`Error::NoPtx`], and those of [`Gpu::with_backend`].
+    fn gpus(&self, ordinal: u32, named: Option<&Variant>) -> Result<Vec<Gpu>, Error> {
+        let backends = self.backends().iter().copied();
+        for backend in backends.clone() {
+            if ptx::of(backend).next().is_none() {
+                return Err(Error::NoPtx { backend });
+            }
+        }
+        if let Some(variant) = named
+            && !backends.clone().any(|backend| variant.is_built_by(backend))
+        {
+            return Err(Error::NotBuiltBy {
+                variant: variant.name,
+                backend: self.backends()[0],
+            });
+        }
+        backends
+            .map(|backend| Gpu::with_backend(ordinal, backend))
+            .collect()
+    }
+}
+
+/// The variants to run on a GPU: the named one or all, of those that it has the
+/// kernels of.
+fn variants_of(gpu: &Gpu, named: Option<&Variant>) -> Vec<&'static Variant> {
+    gpu.variants()
+        .filter(|variant| named.is_none_or(|named| named.name == variant.name))
+        .collect()
 }
 
 /// The sizes of a product, our way or the sample's.

@@ -1,12 +1,13 @@
 //! `matmul run`: what NVIDIA's matrixMul sample does, for any kernel.
 
-use super::{Outcome, ShapeArguments};
+use super::{BackendArgument, Outcome, ShapeArguments, variants_of};
 use host::measure::{Cpu, Effort, Measurement, Problem, check_device_memory, random_factors};
 use host::timing::median;
 use host::transfer::HostMemory;
 use host::verify::{self, Reference};
 use host::{Error, Gpu, Matrix, report};
 use kernels::gemm::{Shape, Variant};
+use kernels::launch::Backend;
 use serde::Serialize;
 
 #[derive(clap::Args)]
@@ -20,6 +21,8 @@ pub struct Arguments {
     /// Number of the device to run on
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     device: u32,
+    #[command(flatten)]
+    backend: BackendArgument,
     /// What the random elements are made from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -39,6 +42,8 @@ Sizes may also be given as NVIDIA's matrixMul sample takes them, as width and he
 #[derive(Serialize)]
 struct Figures {
     kernel: String,
+    /// The compiler that made the kernel; none on the CPU.
+    backend: Option<&'static str>,
     m: u32,
     n: u32,
     k: u32,
@@ -80,24 +85,23 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         return Ok(print(arguments, None, shape, &[figures]));
     }
 
-    let variants: Vec<&Variant> = if arguments.kernel == "all" {
-        kernels::gemm::all().collect()
-    } else {
-        vec![host::device::find(&arguments.kernel)?]
-    };
-    let gpu = Gpu::new(arguments.device)?;
-    if !arguments.json {
-        println!("{}", describe(&gpu));
+    let name = Some(arguments.kernel.as_str()).filter(|name| *name != "all");
+    let named = name.map(host::device::find).transpose()?;
+    let gpus = arguments.backend.gpus(arguments.device, named)?;
+    let mut figures = Vec::new();
+    for gpu in &gpus {
+        if !arguments.json {
+            println!("{}", describe(gpu));
+        }
+        // Before the host spends minutes on matrices that the device can't hold.
+        check_device_memory(gpu, shape)?;
+        let (a, b) = random_factors(shape, arguments.seed)?;
+        let mut problem = Problem::new(gpu, &a, &b)?;
+        for variant in variants_of(gpu, named) {
+            figures.push(one(gpu, &mut problem, variant, (&a, &b), effort)?);
+        }
     }
-    // Before the host spends minutes on matrices that the device can't hold.
-    check_device_memory(&gpu, shape)?;
-    let (a, b) = random_factors(shape, arguments.seed)?;
-    let mut problem = Problem::new(&gpu, &a, &b)?;
-    let figures = variants
-        .into_iter()
-        .map(|variant| one(&gpu, &mut problem, variant, (&a, &b), effort))
-        .collect::<Result<Vec<_>, Error>>()?;
-    Ok(print(arguments, Some(&gpu), shape, &figures))
+    Ok(print(arguments, gpus.first(), shape, &figures))
 }
 
 /// The sample's own steps: copy in, warm up, time a batch, copy out, check.
@@ -118,6 +122,7 @@ fn one<'gpu>(
     let measurement = problem.measure_prepared(variant.name, &prepared, effort)?;
     let sample_error = problem.sample_error(&prepared)?;
     let mut figures = figures(measurement);
+    figures.backend = Some(gpu.ptx().backend.name());
     figures.seconds_with_copies = Some(median(&samples));
     figures.sample_error = sample_error.is_finite().then_some(sample_error);
     figures.passed &= sample_error <= verify::SAMPLE_LIMIT;
@@ -127,6 +132,7 @@ fn one<'gpu>(
 fn figures(measurement: Measurement) -> Figures {
     let shape = measurement.shape;
     Figures {
+        backend: None,
         m: shape.m(),
         n: shape.n(),
         k: shape.k(),
@@ -220,11 +226,15 @@ fn print_one(figures: &Figures, shape: Shape) {
 }
 
 fn print_many(figures: &[Figures]) {
+    let several = figures.iter().any(|f| f.backend != figures[0].backend);
     let rows: Vec<_> = figures
         .iter()
         .map(|figures| {
             [
-                figures.kernel.clone(),
+                match figures.backend {
+                    Some(backend) if several => format!("{}/{backend}", figures.kernel),
+                    _ => figures.kernel.clone(),
+                },
                 figures.launches.to_string(),
                 report::time(figures.seconds),
                 report::gflops(figures.gflops * 1e9),
@@ -258,7 +268,7 @@ pub fn describe(gpu: &Gpu) -> String {
     let driver = host::device::driver_version().map_or("unknown".into(), |v| v.to_string());
     format!(
         "{} (device {}, compute capability {}, {} multiprocessors at up to {} MHz, ECC {}), \
-         driver for CUDA {driver}, kernels for {}",
+         driver for CUDA {driver}, kernels for {}{}",
         info.name,
         info.ordinal,
         info.limits.compute_capability,
@@ -266,5 +276,9 @@ pub fn describe(gpu: &Gpu) -> String {
         info.clock_khz / 1000,
         if info.ecc { "on" } else { "off" },
         gpu.ptx().architecture,
+        match gpu.ptx().backend {
+            Backend::Nvptx => "",
+            Backend::RustCuda => " from rust-cuda",
+        }
     )
 }

@@ -4,6 +4,7 @@ use super::Outcome;
 use host::measure::random_factors;
 use host::{Error, Matrix};
 use kernels::gemm::{Shape, Variant};
+use kernels::launch::Backend;
 use simulator::{Architecture, Operands, Options, Report, SimulationError};
 
 #[derive(clap::Args)]
@@ -58,7 +59,7 @@ impl Common {
         // The PTX that a device of this architecture would get; its registers
         // are known where a ptxas is at hand.
         let capability = self.arch.limits().compute_capability;
-        let registers = host::ptx::best_for(capability)
+        let registers = host::ptx::best_for(capability, Backend::Nvptx)
             .and_then(|ptx| {
                 // PTX with features of one architecture assembles for it alone.
                 let target = if ptx.architecture.ends_with('a') {
@@ -89,6 +90,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         } else {
             vec![host::device::find(&arguments.kernel)?]
         };
+        warn_if_long(shape, variants.len());
         let (a, b) = random_factors(shape, arguments.seed)?;
         for variant in variants {
             let result = simulator::simulate(variant, shape, a.data(), b.data(), &options);
@@ -112,6 +114,18 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
     } else {
         Outcome::Failed
     })
+}
+
+/// Says that a simulation will take a while, where it will: a product costs
+/// about 50 ns of a core (docs/simulator.md).
+fn warn_if_long(shape: Shape, variants: usize) {
+    let seconds = shape.flops() / 2.0 * variants as f64 * 50e-9 / host::cpu::cores() as f64;
+    if seconds > 20.0 {
+        eprintln!(
+            "this may take {:.0} minutes or so; smaller sizes show the same ratios",
+            (seconds / 60.0).ceil()
+        );
+    }
 }
 
 fn vecadd(n: u32, seed: u64, options: &Options) -> Result<Report, Error> {
@@ -145,6 +159,7 @@ pub fn explain(arguments: &ExplainArguments) -> Result<Outcome, Error> {
         .iter()
         .map(|name| host::device::find(name))
         .collect::<Result<Vec<_>, _>>()?;
+    warn_if_long(shape, variants.len());
     let explanation = simulator::explain(&variants, shape, &arguments.common.options())
         .map_err(Error::Simulation)?;
     if arguments.common.json {

@@ -1,6 +1,6 @@
 //! `matmul verify`.
 
-use super::Outcome;
+use super::{BackendArgument, Outcome, variants_of};
 use host::cases::{self, Case};
 use host::measure::Problem;
 use host::{Error, Gpu};
@@ -11,6 +11,8 @@ pub struct Arguments {
     /// Number of the device to run on
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     device: u32,
+    #[command(flatten)]
+    backend: BackendArgument,
     /// One kernel instead of all
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
@@ -24,18 +26,24 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
-    let variants: Vec<&Variant> = match &arguments.kernel {
-        Some(name) => vec![host::device::find(name)?],
-        None => kernels::gemm::all().collect(),
-    };
-    let gpu = Gpu::new(arguments.device)?;
-    println!("{}", super::run::describe(&gpu));
+    let name = arguments.kernel.as_deref();
+    let named = name.map(host::device::find).transpose()?;
+    let mut outcome = Outcome::Passed;
+    for gpu in &arguments.backend.gpus(arguments.device, named)? {
+        if verify(gpu, &variants_of(gpu, named), arguments)? == Outcome::Failed {
+            outcome = Outcome::Failed;
+        }
+    }
+    Ok(outcome)
+}
 
+fn verify(gpu: &Gpu, variants: &[&Variant], arguments: &Arguments) -> Result<Outcome, Error> {
+    println!("{}", super::run::describe(gpu));
     let random = cases::random(arguments.random as usize, 600, arguments.seed);
     let mut failures = 0;
     let mut checked = 0;
     for case in cases::SMALL.iter().chain(cases::LARGE).chain(&random) {
-        let line = check(&gpu, &variants, case, arguments.seed)?;
+        let line = check(gpu, variants, case, arguments.seed)?;
         checked += variants.len();
         failures += line.failures;
         println!("{}", line.text);

@@ -6,7 +6,7 @@ use crate::device::{self, DeviceInfo};
 use crate::error::{self, Error};
 use crate::measure::Problem;
 use crate::ptx::{self, CudaVersion};
-use kernels::launch::PlanError;
+use kernels::launch::{Backend, PlanError};
 use std::fs;
 
 /// The driver's functions that this crate and its tests call, through cust or
@@ -69,10 +69,17 @@ fn check(name: impl Into<String>, status: Status, found: String) -> Check {
 /// The PTX for one architecture, against what the build knows and the driver
 /// takes.
 fn embedded(ptx: ptx::Ptx, driver: Option<CudaVersion>) -> Check {
-    let name = format!("PTX {}", ptx.architecture);
-    let (entries, declared) = (ptx.entries().count(), kernels::entries().len());
-    if entries != declared {
-        let found = format!("has {entries} kernels where {declared} were written");
+    let name = match ptx.backend {
+        Backend::Nvptx => format!("PTX {}", ptx.architecture),
+        Backend::RustCuda => format!("PTX {} by {}", ptx.architecture, ptx.backend),
+    };
+    let entries = ptx.entries().count();
+    let lacking: Vec<_> = ptx::kernels_of(ptx.backend)
+        .map(|kernel| kernel.name)
+        .filter(|name| ptx.entries().all(|entry| entry != *name))
+        .collect();
+    if !lacking.is_empty() {
+        let found = format!("lacks {}", lacking.join(", "));
         return check(name, Status::Failed, found).remedy("build the program anew");
     }
     let needs = ptx.version().needs();

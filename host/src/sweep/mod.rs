@@ -36,7 +36,7 @@ use crate::transfer::{HostMemory, Staging};
 use crate::verify::{Reference, Verdict};
 use crate::{DeviceMatrix, Error, Gpu, Matrix, Prepared, nvtx};
 use kernels::gemm::{Shape, Variant};
-use kernels::launch::DeviceLimits;
+use kernels::launch::{Backend, DeviceLimits};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -102,11 +102,11 @@ impl Contender {
         }
     }
 
-    /// What compiled it.
-    fn backend(self) -> &'static str {
+    /// What compiled it, for a GPU with the kernels of `backend`.
+    fn backend(self, backend: Backend) -> &'static str {
         match self {
             Self::Cpu(_) => "cpu",
-            Self::Variant(_) => "nvptx",
+            Self::Variant(_) => backend.name(),
             Self::Cublas(_) => "cublas",
         }
     }
@@ -201,6 +201,9 @@ pub struct Settings {
     pub cublas: Option<PathBuf>,
     /// The devices, by number.
     pub devices: Vec<u32>,
+    /// Whose kernels to measure, one after the other. cuBLAS and the CPU are
+    /// measured with the first.
+    pub backends: Vec<Backend>,
     /// What the caller notes.
     pub tags: BTreeMap<String, String>,
     /// The command line, for the record.
@@ -222,6 +225,7 @@ impl Default for Settings {
             noise_limit: 0.05,
             cublas: None,
             devices: vec![0],
+            backends: vec![Backend::Nvptx],
             tags: BTreeMap::new(),
             command: String::new(),
         }
@@ -239,7 +243,11 @@ pub trait Progress {
 /// Steps that a sweep tells its [`Progress`] of.
 pub fn steps(settings: &Settings, contenders: &[Contender], shapes: &[Shape]) -> u64 {
     let devices = settings.devices.len() as u64;
-    let of = |it: &Contender| if it.on_gpu() { devices } else { 1 };
+    let of = |it: &Contender| match it {
+        Contender::Cpu(_) => 1,
+        Contender::Cublas(_) => devices,
+        Contender::Variant(_) => devices * settings.backends.len() as u64,
+    };
     shapes.len() as u64 * contenders.iter().map(of).sum::<u64>()
 }
 
@@ -306,10 +314,14 @@ pub fn run(
     let any_on_gpu = contenders.iter().any(|contender| contender.on_gpu());
     let mut with_cpu = true;
     if any_on_gpu {
-        for &ordinal in &settings.devices {
-            match Gpu::new(ordinal) {
-                Ok(gpu) => runner.device(&gpu, shapes, std::mem::take(&mut with_cpu))?,
-                Err(error) if error.is_no_gpu() => {
+        let kernels = |&ordinal: &u32| settings.backends.iter().map(move |&it| (ordinal, it));
+        for (ordinal, backend) in settings.devices.iter().flat_map(kernels) {
+            match Gpu::with_backend(ordinal, backend) {
+                Ok(gpu) => {
+                    let first = settings.backends.first() == Some(&backend);
+                    runner.device(&gpu, shapes, first, std::mem::take(&mut with_cpu))?;
+                }
+                Err(error @ (Error::NoDriver { .. } | Error::NoDevice { .. })) => {
                     runner.without_gpu(&error);
                     break;
                 }
@@ -393,6 +405,7 @@ fn concerns_one(error: &Error) -> bool {
     matches!(
         error,
         Error::Plan(_)
+            | Error::NotBuiltBy { .. }
             | Error::OutOfMemory { .. }
             | Error::HostMemory { .. }
             | Error::Cublas { .. }
@@ -412,9 +425,17 @@ impl Runner<'_> {
         self.skip("every kernel on the GPU", "every shape", error);
     }
 
-    fn device(&mut self, gpu: &Gpu, shapes: &[Shape], with_cpu: bool) -> Result<(), Error> {
+    /// `first` where this is the device's first backend, with which cuBLAS is
+    /// measured.
+    fn device(
+        &mut self,
+        gpu: &Gpu,
+        shapes: &[Shape],
+        first: bool,
+        with_cpu: bool,
+    ) -> Result<(), Error> {
         let monitor = Monitor::open(gpu.info());
-        let wanted = |it: &Contender| matches!(it, Contender::Cublas(_));
+        let wanted = |it: &Contender| first && matches!(it, Contender::Cublas(_));
         let cublas = if self.contenders.iter().any(wanted) {
             Cublas::open(gpu, self.settings.cublas.as_deref()).map_err(|absent| absent.to_string())
         } else {
@@ -426,7 +447,9 @@ impl Runner<'_> {
         {
             self.skip("cublas_*", "every shape", reason);
         }
-        self.sweep.devices.push(record);
+        if first {
+            self.sweep.devices.push(record);
+        }
         let mut eviction = Eviction::new(gpu)?;
         for &shape in shapes {
             let done = self.shape(
@@ -715,9 +738,10 @@ impl Runner<'_> {
     fn row(&self, contender: Contender, shape: Shape, verdict: &Verdict, gpu: Option<&Gpu>) -> Row {
         let precision = contender.precision();
         let info = gpu.map(Gpu::info);
+        let backend = gpu.map_or(Backend::Nvptx, |gpu| gpu.ptx().backend);
         Row {
             kernel: contender.name().into(),
-            backend: contender.backend().into(),
+            backend: contender.backend(backend).into(),
             device: None,
             m: shape.m(),
             n: shape.n(),
@@ -759,6 +783,7 @@ impl Runner<'_> {
             noise_limit: _,
             cublas,
             devices: _,
+            backends: _,
             tags: _,
             command: _,
         } = self.settings;
@@ -781,6 +806,11 @@ impl Runner<'_> {
             if !copies {
                 text += " --no-copies";
             }
+        }
+        if let (Contender::Variant(_), Some(gpu)) = (contender, gpu)
+            && gpu.ptx().backend != Backend::Nvptx
+        {
+            text += &format!(" --backend {}", gpu.ptx().backend.name());
         }
         if let (Contender::Cublas(_), Some(path)) = (contender, cublas) {
             text += &format!(" --cublas '{}'", path.display());
@@ -946,7 +976,7 @@ fn device_record(
     }
 }
 
-/// Launches every contender once at every shape, on the first of the devices:
+/// Launches every contender once at every shape, on the first of the devices, with the first of the backends:
 /// what a profiler is to see, and nothing else. Nothing is verified or timed.
 ///
 /// `each` is told of every contender and shape that ran.
@@ -960,7 +990,8 @@ pub fn run_once(
     shapes: &[Shape],
     mut each: impl FnMut(Contender, Shape),
 ) -> Result<(), Error> {
-    let gpu = Gpu::new(settings.devices.first().copied().unwrap_or(0))?;
+    let backend = settings.backends.first().copied().unwrap_or(Backend::Nvptx);
+    let gpu = Gpu::with_backend(settings.devices.first().copied().unwrap_or(0), backend)?;
     let wanted = |it: &Contender| matches!(it, Contender::Cublas(_));
     let cublas = if contenders.iter().any(wanted) {
         let opened = Cublas::open(&gpu, settings.cublas.as_deref());

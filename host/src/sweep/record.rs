@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::timing::{median, noise};
+use kernels::launch::Backend;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -108,7 +109,7 @@ pub struct Method {
 pub struct Row {
     /// The variant, `cublas_f32` and the like, or `cpu` and the like.
     pub kernel: String,
-    /// What compiled it: `nvptx`, `cublas`, or `cpu`.
+    /// What compiled it: `nvptx`, `rust-cuda`, `cublas`, or `cpu`.
     pub backend: String,
     /// What its products are made of: `f32`, `tf32`, `bf16`, `f16`.
     pub precision: String,
@@ -275,6 +276,15 @@ impl Row {
         format!("{}×{}×{}", self.m, self.n, self.k)
     }
 
+    /// The kernel's name, with its backend where that is not the usual one.
+    pub fn name(&self) -> String {
+        if self.backend == Backend::RustCuda.name() {
+            format!("{}/{}", self.kernel, self.backend)
+        } else {
+            self.kernel.clone()
+        }
+    }
+
     /// Whether it is a square product.
     pub fn is_square(&self) -> bool {
         self.m == self.n && self.n == self.k
@@ -347,8 +357,8 @@ impl Sweep {
     }
 
     /// The kernels, in order, each once.
-    pub fn kernels(&self) -> Vec<&str> {
-        distinct(self.rows.iter().map(|row| row.kernel.as_str()))
+    pub fn kernels(&self) -> Vec<String> {
+        distinct(self.rows.iter().map(Row::name))
     }
 
     /// Whether no result was wrong.

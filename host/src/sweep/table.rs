@@ -37,7 +37,7 @@ fn cells(sweep: &Sweep, row: &Row) -> [String; 18] {
     let time = |samples: Option<&Samples>| or_empty(samples.map(|s| report::time(s.median())));
     let main = row.samples(Figure::Time);
     [
-        row.kernel.clone(),
+        row.name(),
         row.shape(),
         or_empty(main.map(|samples| samples.seconds.len().to_string())),
         time(main),
@@ -117,7 +117,7 @@ impl Sweep {
                     let row = self
                         .rows
                         .iter()
-                        .find(|row| row.kernel == kernel && [row.m, row.n, row.k] == *shape)?;
+                        .find(|row| row.name() == kernel && [row.m, row.n, row.k] == *shape)?;
                     let rate = teraflops(row.flops_per_second()?);
                     let share = self.speed_up_over_cublas(row);
                     Some(match share.filter(|_| row.backend != "cublas") {

@@ -14,7 +14,10 @@
 //! - The same inputs on the same device give the same bits each time.
 //!
 //! A variant that needs an architecture says so in its [`Variant`], and a plan
-//! for another device is an error, never a wrong answer.
+//! for another device is an error, never a wrong answer. So does a kernel that
+//! not every compiler can build: `backends(Nvptx)` in its
+//! [`kernel!`](crate::kernel), and its file's `mod` line and its line in `ALL`
+//! are under `#[cfg(not(feature = "rust-cuda"))]`.
 //!
 //! # Adding a variant
 //!
@@ -30,7 +33,7 @@ pub use table::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
-    use crate::launch::{ComputeCapability, DeviceLimits, Entry, Plan, PlanError};
+    use crate::launch::{Backend, ComputeCapability, DeviceLimits, Entry, Plan, PlanError};
     use core::fmt;
 
     /// Every variant, slowest idea first. One line for each file.
@@ -203,6 +206,21 @@ mod table {
     }
 
     impl Variant {
+        /// Whether a compiler can build every kernel that its plans launch.
+        pub fn is_built_by(&self, backend: Backend) -> bool {
+            self.entries
+                .iter()
+                .all(|entry| entry.backends.contains(&backend))
+        }
+
+        /// The compilers that can.
+        pub fn backends(&self) -> impl Iterator<Item = Backend> {
+            Backend::ALL
+                .iter()
+                .copied()
+                .filter(|&backend| self.is_built_by(backend))
+        }
+
         /// The launches that compute a product on a device, checked against the
         /// device's limits.
         ///

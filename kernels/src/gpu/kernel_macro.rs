@@ -21,6 +21,10 @@
 /// `launch_bounds(threads, blocks)` adds the least number of blocks that shall
 /// fit on one multiprocessor. `shared` may be left out.
 ///
+/// Every compiler builds a kernel, unless `backends(Nvptx)` between the launch
+/// bounds and `shared` names those that can; see
+/// [`Backend`](crate::launch::Backend).
+///
 /// On the GPU this becomes an entry of the PTX with the kernel's own name. On
 /// the host it becomes a module of that name beside the function, with
 ///
@@ -35,11 +39,12 @@ macro_rules! kernel {
         $(#[$meta:meta])*
         pub unsafe fn $name:ident($($parameter:ident: $ty:ty),* $(,)?)
         launch_bounds($threads:expr $(, $blocks:expr)?)
+        $(backends($($backend:ident),+ $(,)?))?
         $(shared { $($array:ident: [$element:ty; $len:expr]),* $(,)? })?
         $body:block
     ) => {
         $(#[$meta])*
-        #[cfg(target_arch = "nvptx64")]
+        #[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $name($($parameter: $ty),*) {
             $($(let $array = $crate::gpu::declare_shared!($name, $array, $element, $len);)*)?
@@ -47,7 +52,15 @@ macro_rules! kernel {
         }
 
         $(#[$meta])*
-        #[cfg(not(target_arch = "nvptx64"))]
+        #[cfg(feature = "rust-cuda")]
+        #[cuda_std::kernel]
+        pub unsafe fn $name($($parameter: $ty),*) {
+            $($(let $array = $crate::gpu::declare_shared!($name, $array, $element, $len);)*)?
+            $body
+        }
+
+        $(#[$meta])*
+        #[cfg(not(any(target_arch = "nvptx64", feature = "rust-cuda")))]
         pub unsafe fn $name($($parameter: $ty),*) {
             $($(let $array = $crate::gpu::declare_shared!($name, $array, $element, $len);)*)?
             $body
@@ -68,6 +81,7 @@ macro_rules! kernel {
                     kind: <$ty as Parameter>::KIND,
                 }),*],
                 launch_bounds: LaunchBounds::new($threads)$(.min_blocks($blocks))?,
+                backends: $crate::backends!($($($backend),+)?),
                 static_shared_bytes: 0 $($(+ ($len * size_of::<$element>()) as u32)*)?,
                 run,
             };
@@ -91,5 +105,17 @@ macro_rules! kernel {
                 unsafe { super::$name($($parameter),*) }
             }
         }
+    };
+}
+
+/// The backends of a kernel: all, or those that it names.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! backends {
+    () => {
+        $crate::launch::Backend::ALL
+    };
+    ($($backend:ident),+) => {
+        &[$($crate::launch::Backend::$backend),+]
     };
 }

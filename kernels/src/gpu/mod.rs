@@ -4,7 +4,9 @@
 //! it, and the build picks one:
 //!
 //! - `nvptx`: rustc's own NVPTX code generator. The default.
-//! - `rust_cuda`: `cuda_std`, for code compiled by `cuda_builder`.
+//! - `rust_cuda`: `cuda_std`, for code compiled by `cuda_builder`. The crate's
+//!   manifest in `rust-cuda/kernels` picks it, with the feature `rust-cuda`; the
+//!   default workspace has neither the feature nor `cuda_std`.
 //! - `host`: the kernel runs on the CPU, and every access goes through a hook
 //!   that a simulator provides. Chosen for every target that is not a GPU.
 //!
@@ -37,13 +39,24 @@
 //! [`Shared`] whose address comes from the launch instead of the declaration.
 
 #[cfg(not(target_arch = "nvptx64"))]
+#[cfg_attr(
+    feature = "rust-cuda",
+    allow(
+        dead_code,
+        reason = "its types are the table's, its functions are not called"
+    )
+)]
 pub mod host;
-#[cfg(not(target_arch = "nvptx64"))]
+#[cfg(not(any(target_arch = "nvptx64", feature = "rust-cuda")))]
 use host as backend;
-#[cfg(target_arch = "nvptx64")]
+#[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
 mod nvptx;
-#[cfg(target_arch = "nvptx64")]
+#[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
 use nvptx as backend;
+#[cfg(feature = "rust-cuda")]
+mod rust_cuda;
+#[cfg(feature = "rust-cuda")]
+use rust_cuda as backend;
 
 mod global;
 #[macro_use]
@@ -57,6 +70,9 @@ pub use global::{Global, GlobalMut};
 pub use shared::Shared;
 pub use view::{Matrix, MatrixMut, Slice, SliceMut};
 
+#[cfg(feature = "rust-cuda")]
+#[doc(hidden)]
+pub use backend::Uninitialised;
 #[doc(hidden)]
 pub use backend::declare_shared;
 

@@ -1,0 +1,2 @@
+//! Nothing: no kernel is compiled against it.
+#![no_std]
