@@ -233,6 +233,15 @@ fn chosen(arguments: &Arguments, mut sweep: Sweep) -> Result<Sweep, Error> {
             reason: "the sweep has no row of the kernels and shapes that were asked for".into(),
         });
     }
+    let named: Vec<_> = shapes.iter().map(ToString::to_string).collect();
+    sweep.skipped.retain(|skipped| {
+        // A reason may concern every kernel, or every shape.
+        let kernel = skipped.kernel.contains([' ', '*'])
+            || kernels.iter().any(|it| it.matches(&skipped.kernel));
+        let shape = skipped.shape.contains(' ') || named.contains(&skipped.shape);
+        kernel && (shapes.is_empty() || shape)
+    });
+    sweep.warn(arguments.noise_limit / 100.0);
     Ok(sweep)
 }
 

@@ -334,7 +334,7 @@ pub fn run(
             runner.cpu_alone(shape)?;
         }
     }
-    runner.warn();
+    sweep.warn(settings.noise_limit);
     Ok(sweep)
 }
 
@@ -817,9 +817,13 @@ impl Runner<'_> {
         }
         text
     }
+}
 
-    fn warn(&mut self) {
-        let sweep = &mut *self.sweep;
+impl Sweep {
+    /// Notes in [`Sweep::warnings`] what may make the figures of its rows worse
+    /// than the kernels are: throttling, noise above a limit, and the like.
+    pub fn warn(&mut self, noise_limit: f64) {
+        let sweep = self;
         let mut warnings = Vec::new();
         for device in &sweep.devices {
             if let Some(reason) = &device.nvml_absent {
@@ -858,7 +862,7 @@ impl Runner<'_> {
                 some_of(&bound)
             ));
         }
-        let limit = self.settings.noise_limit;
+        let limit = noise_limit;
         let noisy: Vec<_> = sweep
             .rows
             .iter()
