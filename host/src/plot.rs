@@ -11,10 +11,9 @@ use crate::sweep::{Figure, Row, Sweep};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{FontStyle, register_font};
 use resvg::{tiny_skia, usvg};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 /// What a picture is drawn for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,12 +137,6 @@ fn svg(
     theme: Theme,
     draw: impl FnOnce(&Area) -> Result<(), Box<dyn std::error::Error>>,
 ) -> Result<String, String> {
-    static REGISTER: Once = Once::new();
-    REGISTER.call_once(|| {
-        // Fails for what is no font, and then no text could be measured: the
-        // drawing below says it.
-        let _ = register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
-    });
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();

@@ -136,7 +136,7 @@ impl Sweep {
             text += "\n\n";
         }
         text += "TFLOP/s; in brackets the share of cuBLAS at the same precision. ";
-        text += &self.environment().join(". ");
+        text += &self.where_measured(false).join(". ");
         text += ".\n";
         for warning in &self.warnings {
             let _ = writeln!(text, "\nWarning: {warning}.");
@@ -146,6 +146,12 @@ impl Sweep {
 
     /// Where it was measured, a line for each part.
     pub fn environment(&self) -> Vec<String> {
+        self.where_measured(true)
+    }
+
+    /// `paths`: also where files of this machine lie, which a page's readers do
+    /// not have.
+    fn where_measured(&self, paths: bool) -> Vec<String> {
         let mut lines = Vec::new();
         for device in &self.devices {
             let driver = device.driver.as_ref().map_or_else(
@@ -175,7 +181,10 @@ impl Sweep {
                 device.peak_f32_flops / 1e12,
                 device.peak_bandwidth / 1e12
             ));
-            lines.extend(device.cublas.clone());
+            lines.extend(device.cublas.as_ref().map(|cublas| {
+                let version = cublas.split(" (").next().unwrap_or(cublas);
+                if paths { cublas.as_str() } else { version }.to_owned()
+            }));
         }
         lines.push(format!(
             "CPU: {} cores. Kernels compiled by {}",
