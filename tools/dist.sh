@@ -38,7 +38,7 @@ case ${1:-help} in
         shift
         # The others look at the sources or run the program where cargo built it.
         for test in tests/*; do
-            case $test in tests/registry | tests/cli | tests/environment) continue ;; esac
+            case $test in tests/registry | tests/cli | tests/environment | tests/measuring) continue ;; esac
             REQUIRE_GPU=1 "$test" "$@"
         done
         ;;

@@ -40,6 +40,8 @@ pub struct DeviceInfo {
     pub memory_bus_bits: u32,
     /// Whether memory is protected by ECC.
     pub ecc: bool,
+    /// Its identifier, as NVIDIA's tools write it: `GPU-` and a UUID.
+    pub uuid: String,
 }
 
 impl DeviceInfo {
@@ -78,6 +80,7 @@ impl DeviceInfo {
             memory_clock_khz: attribute(DeviceAttribute::MemoryClockRate)?,
             memory_bus_bits: attribute(DeviceAttribute::GlobalMemoryBusWidth)?,
             ecc: attribute(DeviceAttribute::EccEnabled)? != 0,
+            uuid: uuid(device).during(format!("reading a property of {name}"))?,
             name,
         })
     }
@@ -92,6 +95,26 @@ impl DeviceInfo {
     pub fn peak_bandwidth(&self) -> f64 {
         2.0 * f64::from(self.memory_clock_khz) * 1e3 * f64::from(self.memory_bus_bits) / 8.0
     }
+}
+
+fn uuid(device: Device) -> Result<String, CudaError> {
+    let mut uuid = cust::sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: writes 16 bytes to the address it is given.
+    let result = unsafe { cust::sys::cuDeviceGetUuid(&mut uuid, device.as_raw()) };
+    launch::success(result)?;
+    let hex: String = uuid
+        .bytes
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let groups = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    Ok(format!("GPU-{}", groups.join("-")))
 }
 
 /// The CUDA version that the driver is for.

@@ -36,6 +36,12 @@ pub fn ptxas() -> Option<PathBuf> {
     tools::nvidia_program("ptxas", "PTXAS", checkout().as_deref())
 }
 
+/// Nsight Compute's program, if there is one: the one that the variable `NCU`
+/// names, or the one on the PATH.
+pub fn ncu() -> Option<PathBuf> {
+    tools::nvidia_program("ncu", "NCU", None)
+}
+
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

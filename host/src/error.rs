@@ -117,6 +117,25 @@ pub enum Error {
         /// Bytes that can be had.
         available: u64,
     },
+    /// A request cannot be met as it was put.
+    Request {
+        /// What is wrong with it, and what to ask instead.
+        reason: String,
+    },
+    /// A profiler did not run, or read nothing.
+    Profiler {
+        /// The program.
+        program: String,
+        /// What it said.
+        reason: String,
+    },
+    /// cuBLAS refused an operation.
+    Cublas {
+        /// What was being done.
+        operation: String,
+        /// What it said.
+        status: String,
+    },
     /// The driver refused an operation.
     Driver {
         /// What was being done.
@@ -145,6 +164,7 @@ impl Error {
                 | Self::Shape(_)
                 | Self::UnknownVariant { .. }
                 | Self::NoSuchDevice { .. }
+                | Self::Request { .. }
                 | Self::NoPtx { .. }
                 | Self::NotBuiltBy { .. }
         )
@@ -277,6 +297,20 @@ impl fmt::Display for Error {
                 bytes(*needed),
                 bytes(*available)
             ),
+            Self::Request { reason } => f.write_str(reason),
+            Self::Profiler { program, reason } => {
+                write!(f, "{program}: {reason}")?;
+                if reason.contains("ERR_NVGPUCTRPERM") {
+                    f.write_str(
+                        ". The driver keeps counters for root: run as root, or load the kernel \
+                         module with NVreg_RestrictProfilingToAdminUsers=0",
+                    )?;
+                }
+                Ok(())
+            }
+            Self::Cublas { operation, status } => {
+                write!(f, "{operation}: cuBLAS said {status}")
+            }
             Self::Driver { operation, source } => {
                 write!(f, "{operation}: the driver said {source}")?;
                 match remedy(*source) {

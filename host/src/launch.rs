@@ -296,7 +296,7 @@ pub(crate) fn max_shared_bytes(device: Device) -> CudaResult<u32> {
     Ok(u32::try_from(bytes).unwrap_or(0))
 }
 
-fn success(result: cust::sys::CUresult) -> CudaResult<()> {
+pub(crate) fn success(result: cust::sys::CUresult) -> CudaResult<()> {
     if result == cust::sys::CUresult::CUDA_SUCCESS {
         Ok(())
     } else {

@@ -24,6 +24,13 @@
 //! | [`launch`] | a variant made ready for one shape; the one place that launches |
 //! | [`timing`] | CUDA events around batches of launches |
 //! | [`transfer`] | whole products, with their copies |
+//! | [`cublas`] | cuBLAS, to compare with |
+//! | [`nvml`] | clocks, power and throttling while the GPU works |
+//! | [`sweep`] | many kernels over many shapes, and what is kept of them |
+//! | [`compare`] | two sweeps: what got faster or slower |
+//! | [`plot`] | pictures of a sweep |
+//! | [`profile`] | the commands of Nsight Compute and Nsight Systems |
+//! | [`nvtx`] | named ranges for profilers |
 //! | [`cpu`] | the triple loop, and a fast CPU product |
 //! | [`verify`] | the float64 reference and the error bound |
 //! | [`cases`] | the shapes that every variant is tried on |
@@ -43,7 +50,9 @@
 use find_cuda_helper as _;
 
 pub mod cases;
+pub mod compare;
 pub mod cpu;
+pub mod cublas;
 pub mod device;
 pub mod devices;
 pub mod doctor;
@@ -52,9 +61,14 @@ pub mod launch;
 pub mod matrix;
 pub mod measure;
 pub mod memory;
+pub mod nvml;
+pub mod nvtx;
+pub mod plot;
+pub mod profile;
 pub mod ptx;
 pub mod registers;
 pub mod report;
+pub mod sweep;
 mod tensor_map;
 pub mod timing;
 pub mod transfer;

@@ -64,6 +64,17 @@ impl<'gpu> Problem<'gpu> {
         &self.reference
     }
 
+    /// A, B and C on the device, for a product that is queued by other means.
+    pub fn operands(&mut self) -> [&mut DeviceMatrix<'gpu>; 3] {
+        [&mut self.a, &mut self.b, &mut self.c]
+    }
+
+    /// The [operands](Self::operands), with what the result is compared with.
+    pub fn parts(&mut self) -> ([&mut DeviceMatrix<'gpu>; 3], &Reference) {
+        let operands = [&mut self.a, &mut self.b, &mut self.c];
+        (operands, &self.reference)
+    }
+
     /// Runs a variant once, into a C full of NaN, and compares the result.
     ///
     /// # Errors
@@ -165,6 +176,7 @@ impl<'gpu> Problem<'gpu> {
             name: name.into(),
             shape: self.shape,
             seconds: median(&samples),
+            samples,
             launches,
             batches: effort.batches,
             block,
@@ -248,6 +260,8 @@ pub struct Measurement {
     pub shape: Shape,
     /// Seconds for one product: the median over the batches.
     pub seconds: f64,
+    /// Seconds for one product, of each batch.
+    pub samples: Vec<f64>,
     /// Launches in a batch.
     pub launches: u64,
     /// Batches.
@@ -346,6 +360,7 @@ impl Cpu {
             name: self.name().into(),
             shape: crate::matrix::product_shape((a.rows(), a.columns()), (b.rows(), b.columns()))?,
             seconds: median(&samples),
+            samples,
             launches,
             batches: effort.batches,
             block: None,

@@ -6,6 +6,16 @@ use std::path::Path;
 /// A table with a heading, its columns aligned: those whose cells all start
 /// with a digit to the right, the others to the left.
 pub fn table<const N: usize>(heading: &[&str; N], rows: &[[String; N]]) -> String {
+    aligned(heading, rows, &[true; N])
+}
+
+/// As [`table()`], without the columns that are empty in every row.
+pub fn table_of_filled<const N: usize>(heading: &[&str; N], rows: &[[String; N]]) -> String {
+    let filled = std::array::from_fn(|column| rows.iter().any(|row| !row[column].is_empty()));
+    aligned(heading, rows, &filled)
+}
+
+fn aligned<const N: usize>(heading: &[&str; N], rows: &[[String; N]], shown: &[bool; N]) -> String {
     let numeric = |column: usize| {
         rows.iter().all(|row| {
             row[column].is_empty() || row[column].starts_with(|c: char| c.is_ascii_digit())
@@ -21,7 +31,8 @@ pub fn table<const N: usize>(heading: &[&str; N], rows: &[[String; N]]) -> Strin
     let columns: [_; N] = std::array::from_fn(|column| (width(column), numeric(column)));
     let line = |cells: [&str; N]| {
         let mut line = String::new();
-        for (cell, (width, numeric)) in cells.iter().zip(columns) {
+        for ((cell, (width, numeric)), _) in cells.iter().zip(columns).zip(shown).filter(|it| *it.1)
+        {
             if !line.is_empty() {
                 line.push_str("  ");
             }
@@ -87,11 +98,12 @@ pub fn between_markers(path: &Path, markers: [&str; 2], new: &str) -> Result<Str
 /// # Errors
 ///
 /// [`Error::File`].
-pub fn replace_file(path: &Path, text: &str) -> Result<(), Error> {
+pub fn replace_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(name);
-    let written = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, path));
+    let written =
+        std::fs::write(&temporary, content).and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {
         // The error that counts is the first.
         let _ = std::fs::remove_file(&temporary);
@@ -157,6 +169,10 @@ mod tests {
         let rows = [["cpu".into(), "12".into()], ["tiled_16".into(), "3".into()]];
         let expected = "name      figure\ncpu           12\ntiled_16       3\n";
         assert_eq!(table(&["name", "figure"], &rows), expected);
+        let rows = rows.map(|[name, figure]| [name, String::new(), figure]);
+        let heading = ["name", "nothing", "figure"];
+        assert_eq!(table_of_filled(&heading, &rows), expected);
+        assert!(table(&heading, &rows).contains("nothing"));
     }
 
     #[test]

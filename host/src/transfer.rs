@@ -63,13 +63,105 @@ impl HostBuffer {
     }
 }
 
+/// A product's operands in host memory, to be copied to a device and back.
+pub struct Staging {
+    a: HostBuffer,
+    b: HostBuffer,
+    c: HostBuffer,
+}
+
+impl Staging {
+    /// Copies of `factors`, and room for their product.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub fn new(gpu: &Gpu, memory: HostMemory, factors: (&Matrix, &Matrix)) -> Result<Self, Error> {
+        let c = vec![f32::NAN; factors.0.rows() * factors.1.columns()];
+        Ok(Self {
+            a: HostBuffer::new(gpu, memory, factors.0.data())?,
+            b: HostBuffer::new(gpu, memory, factors.1.data())?,
+            c: HostBuffer::new(gpu, memory, &c)?,
+        })
+    }
+
+    /// Copies both factors in, queues the product and copies the result out,
+    /// all on the GPU's own stream. The time is the host's, from before the
+    /// first copy until the result is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MatrixShape`] where a device matrix has another size than its
+    /// copy here; those of the product; the driver's.
+    pub fn run<'gpu>(
+        &mut self,
+        gpu: &'gpu Gpu,
+        device: [&mut DeviceMatrix<'gpu>; 3],
+        product: Product<'_, 'gpu>,
+    ) -> Result<Duration, Error> {
+        let [a, b, c] = device;
+        for (name, host, device) in [
+            ("A", &self.a, &*a),
+            ("B", &self.b, &*b),
+            ("C", &self.c, &*c),
+        ] {
+            let found = host.data().len();
+            if found != device.buffer().len() {
+                return Err(Error::MatrixShape {
+                    name,
+                    expected: (device.rows(), device.columns()),
+                    found: (1, found),
+                });
+            }
+        }
+        gpu.enter()?;
+        let queued = Instant::now();
+        let result = self.queue(gpu, [a, b, c], product);
+        // Also after an error: no copy may outlive the borrow of its buffers.
+        let waited = gpu.synchronize();
+        result.and(waited)?;
+        Ok(queued.elapsed())
+    }
+
+    fn queue<'gpu>(
+        &mut self,
+        gpu: &'gpu Gpu,
+        [a, b, c]: [&mut DeviceMatrix<'gpu>; 3],
+        product: Product<'_, 'gpu>,
+    ) -> Result<(), Error> {
+        let stream = gpu.stream();
+        // SAFETY: `run` waits for the stream before it returns, and until then
+        // the buffers are borrowed. `run` has compared the lengths.
+        unsafe {
+            a.buffer_mut()
+                .async_copy_from(self.a.data_mut(), stream)
+                .during("copying A to the device")?;
+            b.buffer_mut()
+                .async_copy_from(self.b.data_mut(), stream)
+                .during("copying B to the device")?;
+        }
+        product(a, b, c)?;
+        // SAFETY: as above.
+        unsafe {
+            c.buffer()
+                .async_copy_to(self.c.data_mut(), stream)
+                .during("copying C from the device")
+        }
+    }
+}
+
+/// Queues C = A·B on the GPU's own stream.
+pub type Product<'a, 'gpu> = &'a mut dyn FnMut(
+    &DeviceMatrix<'gpu>,
+    &DeviceMatrix<'gpu>,
+    &mut DeviceMatrix<'gpu>,
+) -> Result<(), Error>;
+
 /// A product with its copies.
 pub struct EndToEnd<'a, 'gpu> {
     gpu: &'gpu Gpu,
     prepared: &'a Prepared<'gpu>,
-    host_a: HostBuffer,
-    host_b: HostBuffer,
-    host_c: HostBuffer,
+    staging: Staging,
     a: &'a mut DeviceMatrix<'gpu>,
     b: &'a mut DeviceMatrix<'gpu>,
     c: &'a mut DeviceMatrix<'gpu>,
@@ -107,9 +199,7 @@ impl<'a, 'gpu> EndToEnd<'a, 'gpu> {
         Ok(Self {
             gpu,
             prepared,
-            host_a: HostBuffer::new(gpu, memory, factors.0.data())?,
-            host_b: HostBuffer::new(gpu, memory, factors.1.data())?,
-            host_c: HostBuffer::new(gpu, memory, &vec![f32::NAN; c.buffer().len()])?,
+            staging: Staging::new(gpu, memory, factors)?,
             a,
             b,
             c,
@@ -124,37 +214,11 @@ impl<'a, 'gpu> EndToEnd<'a, 'gpu> {
     ///
     /// Those of the launch and the kernel, or the driver's.
     pub fn run(&mut self) -> Result<Duration, Error> {
-        self.gpu.enter()?;
-        let queued = Instant::now();
-        let result = self.queue();
-        // Also after an error: no copy may outlive the borrow of its buffers.
-        let waited = self.gpu.synchronize();
-        result.and(waited)?;
-        Ok(queued.elapsed())
-    }
-
-    fn queue(&mut self) -> Result<(), Error> {
-        let stream = self.gpu.stream();
-        // SAFETY: `run` waits for the stream before it returns, and until then
-        // the buffers are borrowed. The lengths were checked in `new`.
-        unsafe {
-            self.a
-                .buffer_mut()
-                .async_copy_from(self.host_a.data_mut(), stream)
-                .during("copying A to the device")?;
-            self.b
-                .buffer_mut()
-                .async_copy_from(self.host_b.data_mut(), stream)
-                .during("copying B to the device")?;
-        }
-        self.prepared.launch(stream, self.a, self.b, self.c)?;
-        // SAFETY: as above.
-        unsafe {
-            self.c
-                .buffer()
-                .async_copy_to(self.host_c.data_mut(), stream)
-                .during("copying C from the device")
-        }
+        let (gpu, prepared) = (self.gpu, self.prepared);
+        let device = [&mut *self.a, &mut *self.b, &mut *self.c];
+        self.staging.run(gpu, device, &mut |a, b, c| {
+            prepared.launch(gpu.stream(), a, b, c)
+        })
     }
 
     /// The result of the last run; NaN before the first.
@@ -163,6 +227,7 @@ impl<'a, 'gpu> EndToEnd<'a, 'gpu> {
     ///
     /// None that can occur: C has as many elements as its shape says.
     pub fn result(&self) -> Result<Matrix, Error> {
-        Matrix::new(self.c.rows(), self.c.columns(), self.host_c.data().to_vec())
+        let c = self.staging.c.data().to_vec();
+        Matrix::new(self.c.rows(), self.c.columns(), c)
     }
 }

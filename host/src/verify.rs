@@ -162,6 +162,22 @@ impl Reference {
     ///
     /// [`Error::MatrixShape`] where `c` has another shape.
     pub fn check(&self, c: &Matrix) -> Result<Verdict, Error> {
+        let relative = bound(self.k);
+        let absolute = f64::from(self.k) * LEAST_SUBNORMAL;
+        self.check_by(c, |_, magnitude| relative * magnitude + absolute)
+    }
+
+    /// Compares a result of another precision with the reference: `allowed`
+    /// gives the largest right error of an element from its A·B and |A|·|B|.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MatrixShape`] where `c` has another shape.
+    pub fn check_by(
+        &self,
+        c: &Matrix,
+        allowed: impl Fn(f64, f64) -> f64,
+    ) -> Result<Verdict, Error> {
         let expected = (self.rows, self.columns);
         let found = (c.rows(), c.columns());
         if expected != found {
@@ -171,8 +187,6 @@ impl Reference {
                 found,
             });
         }
-        let relative = bound(self.k);
-        let absolute = f64::from(self.k) * LEAST_SUBNORMAL;
         let mut verdict = Verdict {
             worst: 0.0,
             wrong: 0,
@@ -180,7 +194,7 @@ impl Reference {
         };
         let elements = c.data().iter().zip(&self.product).zip(&self.magnitude);
         for (at, ((&found, &reference), &magnitude)) in elements.enumerate() {
-            let allowed = relative * magnitude + absolute;
+            let allowed = allowed(reference, magnitude);
             let error = (f64::from(found) - reference).abs();
             if is_right(found, reference, allowed) {
                 if allowed > 0.0 && error.is_finite() && allowed.is_finite() {

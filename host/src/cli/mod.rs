@@ -3,9 +3,12 @@
 //! Exit codes: 0 where all went well, 1 where a check failed or the machine
 //! cannot do what was asked, 2 where the request itself was wrong.
 
+mod bench;
+mod compare;
 mod doctor;
 mod list;
 mod plan;
+mod profile;
 mod run;
 mod simulate;
 mod table;
@@ -38,6 +41,12 @@ enum Command {
     List(list::Arguments),
     /// Run every kernel over the shapes that have broken GEMM programs
     Verify(verify::Arguments),
+    /// Measure kernels over shapes, with cuBLAS and the CPU beside them
+    Bench(Box<bench::Arguments>),
+    /// Compare two sweeps of `bench`: what got faster or slower beyond noise
+    Compare(compare::Arguments),
+    /// Print the profilers' commands for a kernel, and read its counters where that is allowed
+    Profile(profile::Arguments),
     /// Run a kernel on the CPU: find its faults, count its memory accesses
     Simulate(simulate::Arguments),
     /// Compare what kernels ask of memory, with what it means
@@ -72,6 +81,9 @@ pub fn main() -> ExitCode {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::Profile(arguments) => profile::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Explain(arguments) => simulate::explain(&arguments),
         Command::Vecadd(arguments) => vecadd::run(&arguments),

@@ -23,7 +23,7 @@ pub struct Arguments {
     json: bool,
 }
 
-fn known_device(name: &str) -> Result<KnownDevice, String> {
+pub(super) fn known_device(name: &str) -> Result<KnownDevice, String> {
     devices::find(name).ok_or_else(|| {
         let known: Vec<_> = devices::known().iter().map(|device| device.name).collect();
         format!("known devices are {}", known.join(", "))
@@ -32,7 +32,7 @@ fn known_device(name: &str) -> Result<KnownDevice, String> {
 
 /// What a product of some shape costs at least, whatever the kernel.
 #[derive(Serialize)]
-struct Floor {
+pub(super) struct Floor {
     /// 2·M·N·K.
     flops: f64,
     /// A and B read once, C written once.
@@ -48,7 +48,7 @@ struct Floor {
 }
 
 impl Floor {
-    fn new(shape: Shape, device: &KnownDevice) -> Self {
+    pub(super) fn new(shape: Shape, device: &KnownDevice) -> Self {
         let elements =
             shape.a_elements() as f64 + shape.b_elements() as f64 + shape.c_elements() as f64;
         let bytes = elements * size_of::<f32>() as f64;
@@ -68,7 +68,7 @@ impl Floor {
         }
     }
 
-    fn seconds(&self) -> f64 {
+    pub(super) fn seconds(&self) -> f64 {
         self.compute_seconds.max(self.memory_seconds)
     }
 }

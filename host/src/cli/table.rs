@@ -106,7 +106,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
             Some(shape) => format!("{shape}, TFLOP/s, {}", gpu.info().name),
             None => String::new(),
         };
-        report::replace_file(path, &report::bar_chart(&title, &bars))?;
+        report::replace_file(path, report::bar_chart(&title, &bars))?;
         eprintln!("wrote the chart to {}", path.display());
     }
     Ok(Outcome::Passed)

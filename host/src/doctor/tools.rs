@@ -1,8 +1,8 @@
 //! Programs and libraries that help to look closer.
 
 use super::{Check, Section, Status};
-use libloading::Library;
-use std::ffi::{OsString, c_int};
+use crate::cublas::{self, Absent};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
@@ -17,7 +17,7 @@ pub(super) fn checks(checkout: Option<&Path>) -> Vec<Check> {
         from_nvidia("ptxas", "PTXAS", fetch),
         from_nvidia("nvdisasm", "NVDISASM", fetch_sass),
         cublas(),
-        program("ncu", locate("ncu", None, &None, variable("PATH")))
+        program("ncu", nvidia_program("ncu", "NCU", None))
             .remedy("install Nsight Compute, and put its folder on the PATH"),
     ]
 }
@@ -166,65 +166,20 @@ fn version_line(text: &str) -> Option<&str> {
         .or_else(|| lines.find(|line| line.contains(|c: char| c.is_ascii_digit())))
 }
 
-/// cuBLAS, which the kernels are compared with, as the loader finds it.
+/// cuBLAS, which the kernels are compared with, as `matmul bench` finds it.
 fn cublas() -> Check {
-    const NAMES: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so.11"];
-    let remedy = "install the CUDA toolkit's library cuBLAS, or put its folder in LD_LIBRARY_PATH";
-    for name in NAMES {
-        // SAFETY: opening runs the library's initialisers. These are the names
-        // of NVIDIA's library, made to be opened by any program.
-        let library = match unsafe { Library::new(name) } {
-            Ok(library) => library,
-            Err(error) => {
-                let said = std::error::Error::source(&error)
-                    .map_or_else(|| error.to_string(), ToString::to_string);
-                // Where the library itself is absent, the text begins with it.
-                if said.starts_with(name) && said.contains("No such file") {
-                    continue;
-                }
-                return check("cuBLAS", Status::Failed, format!("{name}: {said}")).remedy(remedy);
-            }
-        };
-        let version = cublas_version(&library);
-        // Closing would run finalisers; the process ends soon.
-        std::mem::forget(library);
-        return match version {
-            Some([major, minor, patch]) => check(
-                "cuBLAS",
-                Status::Ok,
-                format!("{major}.{minor}.{patch}, {name}"),
-            ),
-            None => check(
-                "cuBLAS",
-                Status::Failed,
-                format!("{name} does not tell its version"),
-            )
-            .remedy(remedy),
-        };
-    }
-    check(
-        "cuBLAS",
-        Status::Missing,
-        format!("the loader finds none of {}", NAMES.join(", ")),
-    )
-    .remedy(remedy)
-}
-
-/// Major, minor and patch: the properties 0, 1 and 2 of `libraryPropertyType`.
-/// Asking needs no device.
-fn cublas_version(library: &Library) -> Option<[c_int; 3]> {
-    type GetProperty = unsafe extern "C" fn(c_int, *mut c_int) -> c_int;
-    // SAFETY: the function has this signature in every cuBLAS with the names
-    // above.
-    let get = unsafe { library.get::<GetProperty>("cublasGetProperty") }.ok()?;
-    let mut version = [0; 3];
-    for (property, value) in (0..).zip(&mut version) {
-        // SAFETY: it writes one number to the address.
-        if unsafe { get(property, value) } != 0 {
-            return None;
+    let remedy = "install the CUDA toolkit's library cuBLAS, or name its file in MATMUL_CUBLAS";
+    match cublas::find(None) {
+        Ok(found) => {
+            let [major, minor, patch] = found.version;
+            let text = format!("{major}.{minor}.{patch}, {}", found.name);
+            check("cuBLAS", Status::Ok, text)
+        }
+        Err(Absent::Missing { tried }) => check("cuBLAS", Status::Missing, tried).remedy(remedy),
+        Err(Absent::Failed { name, reason }) => {
+            check("cuBLAS", Status::Failed, format!("{name}: {reason}")).remedy(remedy)
         }
     }
-    Some(version)
 }
 
 #[cfg(test)]

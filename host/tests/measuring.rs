@@ -1,0 +1,557 @@
+//! `matmul bench`, `compare` and `profile` on machines of every kind: without a
+//! GPU, and beside libraries of a few lines of C that take the places of the
+//! driver, of cuBLAS and of NVML. Their sources say how they are set up.
+
+use assert_cmd::Command;
+use assert_cmd::cargo::cargo_bin_cmd;
+use serde_json::Value;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("measuring")
+        .join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Compiles a library of tests/environment; false where there is no `cc`.
+fn compile(source: &str, library: &Path) -> bool {
+    // Another run may have the library open.
+    let fresh = library.with_extension(format!("fresh_{}", std::process::id()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/environment")
+        .join(source);
+    let built = std::process::Command::new("cc")
+        .args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Werror"])
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&fresh, &source])
+        .output();
+    match built {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "cc: {said}");
+            fs::rename(&fresh, library).unwrap();
+            true
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => panic!("cc: {error}"),
+    }
+}
+
+struct Fakes {
+    /// The driver and NVML.
+    gpu: PathBuf,
+    /// cuBLAS's file.
+    cublas: PathBuf,
+}
+
+fn fakes() -> Option<&'static Fakes> {
+    static FAKES: OnceLock<Option<Fakes>> = OnceLock::new();
+    FAKES
+        .get_or_init(|| {
+            let gpu = folder("gpu");
+            let cublas = folder("cublas").join("libcublas_fake.so");
+            let all = compile("fake_driver.c", &gpu.join("libcuda.so.1"))
+                && compile("fake_nvml.c", &gpu.join("libnvidia-ml.so.1"))
+                && compile("fake_cublas.c", &cublas);
+            if !all {
+                // Past the test harness, which hides what a passing test prints.
+                let _ = writeln!(
+                    io::stderr(),
+                    "skipped: the tests with a fake GPU, since there is no `cc` to build it with"
+                );
+            }
+            all.then_some(Fakes { gpu, cublas })
+        })
+        .as_ref()
+}
+
+fn command(arguments: &str) -> Command {
+    let mut command = cargo_bin_cmd!("matmul");
+    command
+        .env("RUST_BACKTRACE", "1")
+        .env_remove("CUDA_VISIBLE_DEVICES")
+        .env_remove("MATMUL_SYNC")
+        .env_remove("MATMUL_CUBLAS")
+        .args(arguments.split_whitespace());
+    command
+}
+
+/// On the fake GPU, whose kernels are right unless told otherwise.
+fn on_fake(fakes: &Fakes, settings: &[(&str, &str)], arguments: &str) -> Command {
+    let mut command = command(arguments);
+    command
+        .env("LD_LIBRARY_PATH", &fakes.gpu)
+        .env("FAKE_KERNEL", "right")
+        .env("MATMUL_CUBLAS", &fakes.cublas)
+        .envs(settings.iter().copied());
+    command
+}
+
+/// Without a driver: files of its names that are no libraries hide a real one.
+fn without_gpu(arguments: &str) -> Command {
+    let hidden = folder("no_gpu");
+    for name in ["libcuda.so.1", "libcuda.so"] {
+        fs::write(hidden.join(name), "not a library\n").unwrap();
+    }
+    let mut command = command(arguments);
+    command.env("LD_LIBRARY_PATH", hidden);
+    command
+}
+
+/// Runs a command: its exit code, what it printed, what it said.
+#[track_caller]
+fn outcome(mut command: Command) -> (i32, String, String) {
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let said = text(output.stderr);
+    assert!(!said.contains("panicked"), "{said}");
+    (output.status.code().unwrap(), text(output.stdout), said)
+}
+
+#[track_caller]
+fn json(command: Command, code: i32) -> Value {
+    let (found, printed, said) = outcome(command);
+    assert_eq!(found, code, "{printed}{said}");
+    serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"))
+}
+
+fn rows<'a>(sweep: &'a Value, kernel: &str) -> Vec<&'a Value> {
+    let rows = sweep["rows"].as_array().unwrap().iter();
+    rows.filter(|row| row["kernel"] == kernel).collect()
+}
+
+const QUICK: &str = "--rounds 3 --sustained 1 --pause 0";
+
+#[test]
+fn a_sweep_has_every_kernel_and_cublas_in_one_call() {
+    let Some(fakes) = fakes() else { return };
+    // Sizes that differ all, so that a call that swaps two of them is wrong.
+    let arguments = format!("bench --shape 20x30x40,7x5x0,0x3x2 {QUICK} --json -");
+    let sweep = json(on_fake(fakes, &[], &arguments), 0);
+    let names = kernels::gemm::all().map(|variant| variant.name);
+    for name in names.chain(["cublas_f32", "cublas_tf32", "cublas_bf16", "cublas_f16"]) {
+        let rows = rows(&sweep, name);
+        assert_eq!(rows.len(), 3, "{name}: {sweep:#}");
+        let row = rows[0];
+        assert_eq!(row["passed"], true, "{row:#}");
+        for figure in ["sustained", "burst"] {
+            assert_eq!(row[figure]["seconds"], serde_json::json!([0.1, 0.1, 0.1]));
+        }
+        // The fake's products take longer than a sustained batch.
+        assert_eq!(row["cold"]["seconds"].as_array().unwrap().len(), 3);
+        let halves = name.ends_with("16") && name.starts_with("cublas");
+        assert_eq!(row["pinned"].is_null(), halves, "{row:#}");
+        let elements = f64::from(20 * 40 + 40 * 30 + 20 * 30);
+        assert_eq!(row["bytes"], elements * if halves { 2.0 } else { 4.0 });
+        // What NVML said.
+        assert_eq!(
+            (&row["sm_mhz"], &row["watts"]),
+            (&1755.0.into(), &654.321.into())
+        );
+        assert_eq!(row["throttling"], serde_json::json!([]));
+        // An empty C is right, and not timed.
+        assert_eq!(
+            (&rows[2]["passed"], &rows[2]["sustained"]),
+            (&true.into(), &Value::Null)
+        );
+    }
+    for cpu in ["cpu", "cpu_gemm"] {
+        assert_eq!(rows(&sweep, cpu).len(), 3);
+        assert!(rows(&sweep, cpu)[0]["device"].is_null());
+    }
+    let device = &sweep["devices"][0];
+    assert_eq!(device["driver"], "999.88.77");
+    assert_eq!(device["power_limit_watts"], 700.0);
+    assert!(
+        device["cublas"].as_str().unwrap().contains("13.14.15"),
+        "{device}"
+    );
+    assert_eq!(sweep["skipped"], serde_json::json!([]));
+}
+
+#[test]
+fn a_row_can_be_run_again_from_what_it_prints() {
+    let Some(fakes) = fakes() else { return };
+    let arguments =
+        format!("bench --kernel cublas_bf16,tiled_16,cpu --shape 9x8x7 {QUICK} --json -");
+    let sweep = json(on_fake(fakes, &[], &arguments), 0);
+    for row in sweep["rows"].as_array().unwrap() {
+        let again = row["again"]
+            .as_str()
+            .unwrap()
+            .strip_prefix("matmul ")
+            .unwrap();
+        let second = json(on_fake(fakes, &[], &format!("{again} --json -")), 0);
+        let rows = second["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 1, "{second:#}");
+        for part in [
+            "kernel",
+            "backend",
+            "precision",
+            "device",
+            "m",
+            "n",
+            "k",
+            "again",
+        ] {
+            assert_eq!(rows[0][part], row[part]);
+        }
+        assert_eq!(second["method"], sweep["method"]);
+    }
+}
+
+#[test]
+fn a_wrong_result_is_not_timed() {
+    let Some(fakes) = fakes() else { return };
+    let arguments = format!("bench --shape 20x30x40 {QUICK} --json -");
+    let off = [("FAKE_CUBLAS_OFF", "40")];
+    let sweep = json(on_fake(fakes, &off, &arguments), 1);
+    for row in sweep["rows"].as_array().unwrap() {
+        let wrong = row["backend"] == "cublas";
+        assert_eq!(row["passed"], !wrong, "{row:#}");
+        assert_eq!(row["sustained"].is_null(), wrong);
+        if wrong {
+            let verdict = row["verdict"].as_str().unwrap();
+            assert!(
+                verdict.contains("1 wrong element, the first C[0, 0]"),
+                "{verdict}"
+            );
+        }
+    }
+    let sweep = json(on_fake(fakes, &[("FAKE_KERNEL", "wrong")], &arguments), 1);
+    assert_eq!(rows(&sweep, "tiled_16")[0]["passed"], false);
+    assert_eq!(rows(&sweep, "cublas_f32")[0]["passed"], true);
+}
+
+#[test]
+fn an_absent_cublas_is_named() {
+    let Some(fakes) = fakes() else { return };
+    let arguments = format!("bench --kernel tiled_16,cublas_* --shape 8 {QUICK}");
+    let absent = [("MATMUL_CUBLAS", "/no/such/libcublas.so")];
+    let (code, printed, said) = outcome(on_fake(fakes, &absent, &arguments));
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        printed.contains("tiled_16") && !printed.contains("cublas_f32"),
+        "{printed}"
+    );
+    assert!(
+        said.contains("/no/such/libcublas.so: there is no such library"),
+        "{said}"
+    );
+    // The flag goes before the variable; this file is no library.
+    let file = folder("cublas").join("no_library.so");
+    fs::write(&file, "not a library\n").unwrap();
+    let arguments = format!("{arguments} --cublas {}", file.display());
+    let (_, _, said) = outcome(on_fake(fakes, &[], &arguments));
+    assert!(
+        said.contains("cuBLAS cannot be used") && said.contains("no_library.so"),
+        "{said}"
+    );
+    // It is there, and refuses.
+    let arguments = format!("bench --kernel cublas_f16 --shape 8 {QUICK}");
+    let (code, _, said) = outcome(on_fake(fakes, &[("FAKE_CUBLAS", "13")], &arguments));
+    assert_eq!(code, 1);
+    assert!(
+        said.contains("CUBLAS_STATUS_EXECUTION_FAILED (13)"),
+        "{said}"
+    );
+    assert!(said.contains("nothing was measured"), "{said}");
+}
+
+#[test]
+fn throttling_is_warned_of() {
+    let Some(fakes) = fakes() else { return };
+    let arguments = format!("bench --kernel tiled_16 --shape 8 {QUICK}");
+    let capped = [("FAKE_NVML_THROTTLE", "4")];
+    let (code, printed, said) = outcome(on_fake(fakes, &capped, &arguments));
+    assert_eq!(code, 0);
+    assert!(
+        said.contains("throttled by power cap: tiled_16 at 8×8×8"),
+        "{said}"
+    );
+    assert!(printed.contains("driver 999.88.77"), "{printed}");
+    let other = [("FAKE_NVML_UUID", "GPU-other")];
+    let (code, printed, said) = outcome(on_fake(fakes, &other, &arguments));
+    assert_eq!(code, 0);
+    assert!(
+        said.contains("clocks, power and throttling of device 0 were not read"),
+        "{said}"
+    );
+    assert!(printed.contains("driver for CUDA 12.8"), "{printed}");
+}
+
+#[test]
+fn files_hold_what_was_measured() {
+    let Some(fakes) = fakes() else { return };
+    let folder = folder("files").join(std::process::id().to_string());
+    fs::create_dir_all(&folder).unwrap();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let page = "before\n<!-- begin: matmul bench -->\nold\n<!-- end: matmul bench -->\nafter\n";
+    fs::write(path("page.md"), page).unwrap();
+    let arguments = format!(
+        "bench --kernel tiled_*,naive_16,cublas_* --shape 16,32 {QUICK} --tag a=1 --json {} --csv {} \
+         --write {} --plot {}",
+        path("sweep.json"),
+        path("rows.csv"),
+        path("page.md"),
+        path("pictures")
+    );
+    let (code, printed, said) = outcome(on_fake(fakes, &[], &arguments));
+    assert_eq!(code, 0, "{said}");
+    let page = fs::read_to_string(path("page.md")).unwrap();
+    assert!(
+        page.starts_with("before\n<!-- begin") && page.ends_with("-->\nafter\n"),
+        "{page}"
+    );
+    assert!(
+        page.contains("| `tiled_32` |") && !page.contains("old"),
+        "{page}"
+    );
+    for name in ["roofline", "ladder", "sizes"] {
+        for end in [".svg", ".png", "-dark.svg", "-dark.png"] {
+            assert!(
+                fs::metadata(path(&format!("pictures/{name}{end}")))
+                    .unwrap()
+                    .len()
+                    > 1000
+            );
+        }
+    }
+    // The same from the file, on a machine without a GPU.
+    let arguments = format!("bench --from {}", path("sweep.json"));
+    assert_eq!(outcome(without_gpu(&arguments)).1, printed);
+    let arguments = format!("{arguments} --csv {} --markdown", path("rows.csv"));
+    let (_, printed, _) = outcome(without_gpu(&arguments));
+    assert!(printed.starts_with("| kernel | shape |"), "{printed}");
+    let arguments = format!("bench --from {} --markdown", path("sweep.json"));
+    let some = format!("{arguments} --kernel tiled_* --shape 32");
+    assert_eq!(outcome(without_gpu(&some)).1.lines().count(), 2 + 2);
+    let (code, _, said) = outcome(without_gpu(&format!("{arguments} --shape 33")));
+    assert!(code == 2 && said.contains("no row"), "{said}");
+    let csv = fs::read_to_string(path("rows.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 2 * 14, "{csv}");
+    assert!(
+        csv.lines()
+            .all(|line| line.starts_with("started,") || line.contains(",a=1,"))
+    );
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn sweeps_are_compared() {
+    let Some(fakes) = fakes() else { return };
+    let folder = folder("compare").join(std::process::id().to_string());
+    fs::create_dir_all(&folder).unwrap();
+    let base = folder.join("base.json").display().to_string();
+    let arguments = format!("bench --kernel tiled_*,cublas_f32 --shape 16 {QUICK} --json {base}");
+    assert_eq!(outcome(on_fake(fakes, &[], &arguments)).0, 0);
+
+    let (code, printed, _) = outcome(command(&format!("compare {base} {base}")));
+    assert_eq!(code, 0);
+    assert_eq!(
+        printed,
+        "time: 3 the same, 0 faster, 0 slower, 0 wrong now, 0 gone, 0 new: PASS\n"
+    );
+
+    let mut sweep: Value = serde_json::from_str(&fs::read_to_string(&base).unwrap()).unwrap();
+    sweep["rows"][0]["sustained"]["seconds"] = serde_json::json!([0.11, 0.11, 0.11]);
+    let new = folder.join("new.json").display().to_string();
+    fs::write(&new, sweep.to_string()).unwrap();
+    let (code, printed, _) = outcome(command(&format!("compare {base} {new}")));
+    assert_eq!(code, 1, "{printed}");
+    assert!(
+        printed.contains("+10.0 %") && printed.contains("slower, past the limit"),
+        "{printed}"
+    );
+    for (arguments, code) in [
+        ("--limit 12", 0),
+        ("--least 12", 0),
+        ("--figure cold", 0),
+        ("--json", 1),
+    ] {
+        assert_eq!(
+            outcome(command(&format!("compare {base} {new} {arguments}"))).0,
+            code
+        );
+    }
+    // The other way round it got faster.
+    let (code, printed, _) = outcome(command(&format!("compare {new} {base}")));
+    assert_eq!(code, 0);
+    assert!(printed.contains("1 faster"), "{printed}");
+
+    fs::write(&new, "{}").unwrap();
+    let (code, _, said) = outcome(command(&format!("compare {base} {new}")));
+    assert_eq!(code, 1);
+    assert!(said.contains("new.json: it is no sweep"), "{said}");
+    fs::write(&new, "{\"format\": 99}").unwrap();
+    let (_, _, said) = outcome(command(&format!("compare {base} {new}")));
+    assert!(said.contains("format 99"), "{said}");
+    let (code, _, said) = outcome(command(&format!("compare {base} /no/such.json")));
+    assert_eq!((code, said.lines().count()), (1, 1), "{said}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn without_a_gpu_the_cpu_is_measured() {
+    let (code, printed, said) = outcome(without_gpu("bench --shape 16x8x24 --rounds 2"));
+    assert_eq!(code, 0, "{said}");
+    assert!(printed.contains("cpu_gemm  16×8×24"), "{printed}");
+    assert!(
+        said.contains("skipped: every kernel on the GPU") && said.contains("no CUDA driver"),
+        "{said}"
+    );
+    // Not a progress bar's control codes: this is no terminal.
+    assert!(!said.contains('\u{1b}'), "{said}");
+
+    let (code, _, said) = outcome(without_gpu("bench --kernel tiled_16 --shape 16"));
+    assert_eq!(code, 1);
+    assert!(said.contains("nothing was measured"), "{said}");
+    let (code, _, said) = outcome(without_gpu("bench --kernel cpu --shape 4096 --rounds 1"));
+    assert_eq!(code, 1);
+    assert!(said.contains("it would take the CPU long"), "{said}");
+    assert_eq!(
+        outcome(without_gpu("bench --run-once --kernel tiled_16 --shape 16")).0,
+        1
+    );
+
+    let dry = "bench --dry-run --preset squares,ragged,llm,deepbench,off-by-8 --m 64:256:*2";
+    let (code, printed, said) = outcome(without_gpu(dry));
+    assert_eq!((code, said.as_str()), (0, ""));
+    for part in [
+        "8192×8192×8192",
+        "4096×28672×4096",
+        "512×8×500000",
+        "4088×4088×4088",
+        "128×128×128",
+    ] {
+        assert!(printed.contains(part), "{part}");
+    }
+    assert!(printed.contains("16.43 ms"), "{printed}");
+}
+
+#[test]
+fn a_profiler_sees_one_launch() {
+    let Some(fakes) = fakes() else { return };
+    let arguments = "bench --run-once --kernel tiled_16,cublas_tf32 --shape 8,20x30x40";
+    let (code, printed, said) = outcome(on_fake(fakes, &[], arguments));
+    assert_eq!((code, said.as_str()), (0, ""));
+    assert_eq!(
+        printed,
+        "tiled_16 at 8×8×8\ncublas_tf32 at 8×8×8\ntiled_16 at 20×30×40\ncublas_tf32 at 20×30×40\n"
+    );
+}
+
+#[test]
+fn counters_stand_beside_the_simulators() {
+    let Some(fakes) = fakes() else { return };
+    let tools = folder("tools");
+    let ncu = |name: &str, script: &str| {
+        let path = tools.join(name);
+        // By another process: a file that this one holds open for writing can
+        // stay so in a child that another test is starting, and would not run.
+        let written = std::process::Command::new("sh")
+            .args([
+                "-c",
+                r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod +x "$1""#,
+                "sh",
+            ])
+            .args([path.to_str().unwrap(), script])
+            .status();
+        assert!(written.unwrap().success());
+        path.display().to_string()
+    };
+    let reads = ncu(
+        "reads",
+        r#"echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+           echo '"0","k","smsp__inst_executed_op_shared_st.sum","","4,096"'
+           echo '"0","k","smsp__inst_executed_op_shared_ld.sum","","1"'"#,
+    );
+    let refuses = ncu(
+        "refuses",
+        "echo '==ERROR== ERR_NVGPUCTRPERM: no permission'; exit 1",
+    );
+    let arguments = "profile --kernel tiled_16 --m 64 --n 128 --k 128";
+    let (code, printed, said) = outcome(on_fake(fakes, &[("NCU", &reads)], arguments));
+    assert_eq!((code, said.as_str()), (0, ""));
+    // 4 × 8 blocks of 8 warps, 8 steps, two stores each.
+    let line = printed
+        .lines()
+        .find(|line| line.starts_with("smsp__inst_executed_op_shared_st"));
+    let words: Vec<_> = line.unwrap().split_whitespace().collect();
+    assert_eq!(words[1..], ["4096", "4096", "equal"], "{printed}");
+    assert!(
+        printed.contains("ncu --clock-control none --set full"),
+        "{printed}"
+    );
+
+    let (code, printed, _) = outcome(on_fake(fakes, &[("NCU", &refuses)], arguments));
+    assert_eq!(code, 0);
+    assert!(
+        printed.contains("Not read: ") && printed.contains("run as root"),
+        "{printed}"
+    );
+    let (code, printed, _) = outcome(without_gpu(&format!("{arguments} --print")));
+    assert!(code == 0 && printed.contains("nsys profile"), "{printed}");
+    assert_eq!(outcome(command("profile --kernel nosuch --print")).0, 2);
+    let (code, _, said) = outcome(on_fake(
+        fakes,
+        &[("NCU", &reads)],
+        &format!("{arguments} --device 3"),
+    ));
+    assert!(code == 2 && said.contains("no device 3"), "{said}");
+}
+
+#[test]
+fn wrong_requests_end_with_2() {
+    for (arguments, part) in [
+        ("bench --kernel tilde*", "tiled_16"),
+        ("bench --kernel [", "pattern"),
+        ("bench --shape 3x4", "3x4"),
+        ("bench --shape 4294967296", "too large"),
+        ("bench --preset cubes", "deepbench"),
+        ("bench --m 1:2", "START:STOP:STEP"),
+        ("bench --m 8 --n 8", "--k"),
+        ("bench --m 8:1:1", "before it starts"),
+        ("bench --rounds 0", "--rounds"),
+        ("bench --sustained -1", "-1"),
+        ("bench --sustained nan", "milliseconds"),
+        ("bench --noise-limit x", "--noise-limit"),
+        ("bench --tag novalue", "KEY=VALUE"),
+        ("bench --device x", "--device"),
+        ("bench --from a.json --rounds 3", "cannot be used with"),
+        ("bench --dry-run --gpu nosuch", "h200"),
+        ("compare a.json", "NEW.json"),
+        ("compare a.json b.json --figure warm", "sustained"),
+        ("compare a.json b.json --limit -1", "-1"),
+    ] {
+        let (code, printed, said) = outcome(command(arguments));
+        assert_eq!(
+            (code, printed.as_str()),
+            (2, ""),
+            "matmul {arguments}: {said}"
+        );
+        assert!(said.contains(part), "matmul {arguments}: {said}");
+    }
+    // Known before anything is measured.
+    let (code, _, said) = outcome(command(
+        "bench --kernel cpu --shape 8 --write /no/such/page.md",
+    ));
+    assert!(
+        code == 1 && said.starts_with("error: /no/such/page.md"),
+        "{said}"
+    );
+    let (code, _, said) = outcome(command("bench --from /no/such.json"));
+    assert!(
+        code == 1 && said.starts_with("error: /no/such.json"),
+        "{said}"
+    );
+    if let Some(fakes) = fakes() {
+        let (code, _, said) = outcome(on_fake(fakes, &[], "bench --shape 8 --device 7"));
+        assert!(code == 2 && said.contains("no device 7"), "{said}");
+    }
+}
