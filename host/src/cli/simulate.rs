@@ -9,9 +9,14 @@ use simulator::{Architecture, Operands, Options, Report, SimulationError};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The kernel: a name that `matmul list` shows, `all`, or `vecadd` for vectors of N elements
-    #[arg(long, default_value = "tiled_16", value_name = "NAME")]
-    kernel: String,
+    /// The kernels: names that `matmul list` shows, `all`, or `vecadd` for vectors of N elements
+    #[arg(
+        long,
+        default_value = "tiled_16",
+        value_delimiter = ',',
+        value_name = "NAME,…"
+    )]
+    kernel: Vec<String>,
     #[command(flatten)]
     common: Common,
     /// Count each place in the kernel's source by itself too
@@ -81,15 +86,16 @@ impl Common {
 pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
     let shape = arguments.common.shape()?;
     let options = arguments.common.options();
+    let mut variants: Vec<&Variant> = Vec::new();
     let mut reports = Vec::new();
-    if arguments.kernel == "vecadd" {
-        reports.push(vecadd(shape.n(), arguments.seed, &options)?);
-    } else {
-        let variants: Vec<&Variant> = if arguments.kernel == "all" {
-            kernels::gemm::all_on(&options.architecture.limits()).collect()
-        } else {
-            vec![host::device::find(&arguments.kernel)?]
-        };
+    for name in &arguments.kernel {
+        match name.as_str() {
+            "vecadd" => reports.push(vecadd(shape.n(), arguments.seed, &options)?),
+            "all" => variants.extend(kernels::gemm::all_on(&options.architecture.limits())),
+            name => variants.push(host::device::find(name)?),
+        }
+    }
+    if !variants.is_empty() {
         warn_if_long(shape, variants.len());
         let (a, b) = random_factors(shape, arguments.seed)?;
         for variant in variants {

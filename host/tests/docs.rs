@@ -1,30 +1,25 @@
 //! The output that the documentation shows is what the commands print.
 //!
-//! A block to check stands between `<!-- output of EXAMPLE ARGUMENTS -->` and
-//! `<!-- end of output -->`. `UPDATE_DOCS=1 cargo test -p simulator --test docs`
+//! A block to check stands between `<!-- output of COMMAND ARGUMENTS -->` and
+//! `<!-- end of output -->`. `UPDATE_DOCS=1 cargo test -p host --test docs`
 //! rewrites the blocks. Line and column numbers and the width of columns are not
 //! compared: an edit elsewhere in a kernel's file moves them.
 
-#[path = "../examples/commands/mod.rs"]
-mod commands;
-
+use assert_cmd::Command;
+use assert_cmd::cargo::cargo_bin;
 use std::path::Path;
 
 const BEGIN: &str = "<!-- output of ";
 const END: &str = "<!-- end of output -->";
 
 fn output(command: &str) -> String {
-    let mut words = command.split_whitespace().map(str::to_owned);
-    let example = words.next().expect("an example's name");
-    let arguments = commands::Arguments::read(words).expect("valid arguments");
-    let text = match example.as_str() {
-        "simulate" => arguments.simulate(),
-        "explain" => arguments.explain(),
-        _ => panic!("no example {example}"),
-    };
-    // The examples' own kernel is named by where it is included from.
-    text.unwrap_or_else(|error| panic!("{command}: {error}"))
-        .replace("simulator/tests/../", "simulator/")
+    let assert = Command::new(cargo_bin!("matmul"))
+        .args(command.split_whitespace())
+        // Registers would depend on the ptxas of the machine, if it has one.
+        .env("PTXAS", "/nonexistent")
+        .assert()
+        .success();
+    String::from_utf8(assert.get_output().stdout.clone()).expect("text")
 }
 
 fn comparable(text: &str) -> String {
