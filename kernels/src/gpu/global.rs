@@ -168,6 +168,9 @@ impl<T: Element> GlobalMut<T> {
     /// - The pointer is good for writes of `rows` · `columns` elements.
     /// - While the kernel runs, they are touched through such views alone, all
     ///   of the same pointer, `rows` and `columns`.
+    /// - All threads index them by the same of
+    ///   [`index_2d`](super::thread::index_2d) and
+    ///   [`index_2d_transposed`](super::thread::index_2d_transposed).
     #[inline(always)]
     pub unsafe fn matrix(self, rows: u32, columns: u32) -> MatrixMut<T> {
         MatrixMut::new(self, rows, columns)

@@ -72,8 +72,10 @@ pub fn index_1d() -> Index1d {
 
 /// A row and a column that no other thread of the grid has.
 ///
-/// It comes from [`index_2d`] alone, so holding one proves that the element
-/// there belongs to this thread.
+/// It comes from [`index_2d`] or [`index_2d_transposed`] alone, so holding one
+/// proves that the element there belongs to this thread, as long as all threads
+/// take theirs from the same of the two. Who makes a
+/// [`MatrixMut`](super::MatrixMut) promises that.
 #[derive(Clone, Copy)]
 pub struct Index2d {
     row: u32,
