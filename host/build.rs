@@ -23,12 +23,17 @@ fn main() -> ExitCode {
         // Copies that a predicate skips came with PTX 7.5, CUDA 11.5.
         .architecture(ampere.with_ptx(7, 5))
         .architectures(&["sm_90a"])
+        // LLVM as it is.
+        .part(&["--cfg=plain"])
         // Register tiles are arrays, and every loop over one must unroll
         // whole: an index at run time would put the array into memory.
-        .rustc_argument("-Cllvm-args=-unroll-threshold=20000")
         // Sinking would take multiply-adds past a branch, and hold all their
         // operands in registers until there.
-        .rustc_argument("-Cllvm-args=-disable-machine-sink")
+        .part(&[
+            "--cfg=register_tiles",
+            "-Cllvm-args=-unroll-threshold=20000",
+            "-Cllvm-args=-disable-machine-sink",
+        ])
         .directives(nvptx)
         .line_tables(true)
         .target_folder(&target);

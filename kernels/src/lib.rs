@@ -29,7 +29,9 @@ pub mod gpu;
 pub mod launch;
 
 pub mod gemm;
+#[cfg(not(register_tiles))]
 pub mod reference;
+#[cfg(not(register_tiles))]
 pub mod vecadd;
 
 /// Every kernel of the crate, in the order of the table of variants.

@@ -137,6 +137,7 @@ pub struct Builder {
     directives: BTreeMap<String, Directives>,
     features: Vec<String>,
     rustc_arguments: Vec<String>,
+    parts: Vec<Vec<String>>,
     line_tables: bool,
 }
 
@@ -152,6 +153,7 @@ impl Builder {
             directives: BTreeMap::new(),
             features: Vec::new(),
             rustc_arguments: Vec::new(),
+            parts: Vec::new(),
             line_tables: false,
         }
     }
@@ -200,6 +202,18 @@ impl Builder {
     #[must_use]
     pub fn rustc_argument(mut self, argument: impl Into<String>) -> Self {
         self.rustc_arguments.push(argument.into());
+        self
+    }
+
+    /// Compiles the crate once for each part, with these arguments beside all others, and puts the
+    /// parts' kernels into one file.
+    ///
+    /// Options of LLVM hold for a whole crate. Where kernels want different ones, each part takes
+    /// its own kernels by `--cfg`; two parts must not hold one kernel.
+    #[must_use]
+    pub fn part(mut self, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+        self.parts.push(arguments.collect());
         self
     }
 
@@ -371,6 +385,7 @@ impl Builder {
             core.fingerprint(),
             sources,
             &arguments,
+            &self.parts,
             format!("{:?}", self.directives),
         ));
         let path = folder.join(format!("{architecture}.ptx"));
@@ -391,22 +406,41 @@ impl Builder {
             _ => (source.as_path(), PathBuf::from(".")),
         };
         let raw = folder.join(format!("{architecture}.raw"));
-        let mut command = rustc(toolchain);
-        command
-            .current_dir(root)
-            .args(&arguments)
-            .args(["--crate-type=rlib", "--emit=asm", "-o"])
-            .arg(&raw)
-            .arg("--extern")
-            .arg(assignment("core", &core.join("libcore.rmeta")))
-            .arg("-L")
-            .arg(&core)
-            .arg(name.join("src/lib.rs"));
-        let stderr = run(&mut command, toolchain)?.map_err(|stderr| BuildError::Kernels {
-            architecture: architecture.to_string(),
-            stderr,
-        })?;
-        let text = fs::read_to_string(&raw).map_err(BuildError::io("read", &raw))?;
+        let compile = |part: &[String]| -> Result<(String, String), BuildError> {
+            let mut command = rustc(toolchain);
+            command
+                .current_dir(root)
+                .args(&arguments)
+                .args(part)
+                .args(["--crate-type=rlib", "--emit=asm", "-o"])
+                .arg(&raw)
+                .arg("--extern")
+                .arg(assignment("core", &core.join("libcore.rmeta")))
+                .arg("-L")
+                .arg(&core)
+                .arg(name.join("src/lib.rs"));
+            let stderr = run(&mut command, toolchain)?.map_err(|stderr| BuildError::Kernels {
+                architecture: architecture.to_string(),
+                stderr,
+            })?;
+            let text = fs::read_to_string(&raw).map_err(BuildError::io("read", &raw))?;
+            Ok((text, warnings(&stderr)))
+        };
+        let (text, warnings) = match self.parts.split_first() {
+            None => compile(&[])?,
+            Some((first, rest)) => {
+                let (mut text, mut warnings) = compile(first)?;
+                for part in rest {
+                    let (more, warned) = compile(part)?;
+                    text = text::joined(&text, &more);
+                    // The parts share the sources that both compile.
+                    if !warnings.contains(&warned) {
+                        warnings += &warned;
+                    }
+                }
+                (text, warnings)
+            }
+        };
         let name = architecture.to_string();
         let header = text::header(&text, &name)?;
         if header.target != name {
@@ -417,7 +451,6 @@ impl Builder {
         }
         text::check_resolved(&text, &name)?;
         let text = text::insert(&text, architecture, &self.directives)?;
-        let warnings = warnings(&stderr);
         replace(&path, &text)?;
         let print = fingerprint(&text);
         replace(&state, &format!("{wanted} {print}\n{warnings}"))?;

@@ -282,6 +282,38 @@ pub(crate) fn insert(
     Ok(out)
 }
 
+/// Two files for the same target as one: the kernels of `more` behind those of `text`.
+///
+/// Files of source lines are numbered by each from one, so those of `more` move up.
+pub(crate) fn joined(text: &str, more: &str) -> String {
+    let number = |line: &str, word: &str| -> Option<(u32, String)> {
+        let rest = line.trim_start().strip_prefix(word)?.trim_start();
+        let (number, rest) = rest.split_once(char::is_whitespace)?;
+        Some((number.parse().ok()?, rest.to_owned()))
+    };
+    let numbers = text.lines().filter_map(|line| number(line, ".file"));
+    let last = numbers.map(|(number, _)| number).max().unwrap_or(0);
+
+    let mut joined = text.trim_end().to_owned();
+    joined.push('\n');
+    // The header is the same, and so is the empty section that ends the code.
+    let body = more
+        .lines()
+        .skip_while(|line| !line.starts_with(".address_size"));
+    for line in body.skip(1) {
+        if line.trim_start().starts_with(".section") && line.contains(".debug_macinfo") {
+            continue;
+        }
+        let moved = [".file", ".loc"].iter().find_map(|word| {
+            let (number, rest) = number(line, word)?;
+            Some(format!("\t{word}\t{} {rest}", number + last))
+        });
+        joined.push_str(moved.as_deref().unwrap_or(line));
+        joined.push('\n');
+    }
+    joined
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -469,5 +501,26 @@ mod tests {
         );
         let error = check_resolved(&sine, "sm_80").unwrap_err().to_string();
         assert!(error.contains("sinf, boom"), "{error}");
+    }
+
+    #[test]
+    fn joined_files_keep_their_lines_apart() {
+        let file = |kernel: &str, source: &str| {
+            format!(
+                "//\n.version 8.0\n.target sm_90a\n.address_size 64\n\n.visible .entry {kernel}()\n\
+                 {{\n\t.loc\t1 7 3\n\tret;\n}}\n\t.section\t.debug_macinfo\t{{\t}}\n\
+                 \t.file\t1 \"{source}\"\n"
+            )
+        };
+        let text = joined(&file("one", "a.rs"), &file("two", "b.rs"));
+        assert_eq!(text.matches(".version").count(), 1);
+        assert_eq!(text.matches(".debug_macinfo").count(), 1);
+        assert!(text.contains(".file\t1 \"a.rs\"") && text.contains(".file\t2 \"b.rs\""));
+        assert!(text.contains(".loc\t1 7 3") && text.contains(".loc\t2 7 3"));
+        let names: Vec<_> = text
+            .lines()
+            .filter(|line| line.contains(".entry"))
+            .collect();
+        assert_eq!(names, [".visible .entry one()", ".visible .entry two()"]);
     }
 }

@@ -24,32 +24,38 @@
 //! Write a file beside this one with its kernel and its `VARIANTS`, add a `mod`
 //! line, and add the `VARIANTS` to `ALL`. Programs, tests and benchmarks go
 //! through the table and name no variant.
+//!
+//! The device code is compiled in two parts, which differ in LLVM's options: a
+//! `mod` line that is `not(register_tiles)` belongs to the plain part alone, one
+//! that is `not(plain)` to that of the kernels whose sums fill the registers.
 
-#[cfg(not(feature = "rust-cuda"))]
+#[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod async_copy;
-#[cfg(not(feature = "rust-cuda"))]
+#[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod auto;
-#[cfg(not(feature = "rust-cuda"))]
+#[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod double_buffered;
-#[cfg(not(feature = "rust-cuda"))]
+#[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod matrix_vector;
+#[cfg(not(register_tiles))]
 pub mod naive;
-#[cfg(not(feature = "rust-cuda"))]
+#[cfg(not(any(feature = "rust-cuda", register_tiles)))]
 pub mod naive_uncoalesced;
-#[cfg(not(feature = "rust-cuda"))]
+#[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod persistent;
-#[cfg(not(feature = "rust-cuda"))]
+#[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod stream_k;
-#[cfg(not(feature = "rust-cuda"))]
+#[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod thread_tile_1d;
-#[cfg(not(feature = "rust-cuda"))]
+#[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod thread_tile_2d;
+#[cfg(not(register_tiles))]
 pub mod tiled;
-#[cfg(not(feature = "rust-cuda"))]
+#[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod tma;
-#[cfg(not(feature = "rust-cuda"))]
+#[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod vectorized;
-#[cfg(not(feature = "rust-cuda"))]
+#[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod warp_tile;
 
 #[cfg(not(target_arch = "nvptx64"))]
