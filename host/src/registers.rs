@@ -2,14 +2,29 @@
 
 use crate::doctor;
 use crate::ptx::Ptx;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 
 /// Registers of a thread by kernel, for an architecture such as `sm_90`.
 ///
+/// ptxas assembles the named kernels alone: one takes it a tenth of a second,
+/// all take seconds. Kernels that the PTX lacks have no number.
+///
 /// Nothing where no ptxas is found (`matmul doctor` says where it is looked
 /// for), or where it does not take the PTX.
-pub fn of(ptx: &Ptx, architecture: &str) -> Option<BTreeMap<String, u32>> {
+pub fn of(
+    ptx: &Ptx,
+    architecture: &str,
+    kernels: &BTreeSet<&str>,
+) -> Option<BTreeMap<String, u32>> {
+    // ptxas refuses a name that it does not find, and takes none for all.
+    let kernels: Vec<_> = ptx
+        .entries()
+        .filter(|kernel| kernels.contains(kernel))
+        .collect();
+    if kernels.is_empty() {
+        return Some(BTreeMap::new());
+    }
     let ptxas = doctor::ptxas()?;
     let folder = std::env::temp_dir();
     // One name a process: two may run at once.
@@ -18,6 +33,7 @@ pub fn of(ptx: &Ptx, architecture: &str) -> Option<BTreeMap<String, u32>> {
     let output = Command::new(ptxas)
         .arg("-v")
         .arg(format!("-arch={architecture}"))
+        .args(kernels.iter().flat_map(|kernel| ["--entry", kernel]))
         .args(["-o", "/dev/null"])
         .arg(&input)
         .stdin(Stdio::null())

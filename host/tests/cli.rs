@@ -4,9 +4,10 @@
 use assert_cmd::Command;
 use assert_cmd::cargo::{cargo_bin, cargo_bin_cmd};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::Output;
 
 fn matmul(arguments: &str) -> Command {
@@ -365,6 +366,64 @@ fn a_simulation_needs_no_gpu() {
     assert!(text.contains("FLOPs: 1,000"), "{text}");
     matmul("simulate --arch sm_12").assert().code(2);
     matmul("simulate --kernel nosuch").assert().code(2);
+}
+
+/// All of them would take it seconds.
+#[test]
+fn ptxas_assembles_the_simulated_kernels_alone() {
+    // Gives each kernel that it is asked for 40 registers.
+    let script = r#"#!/bin/sh
+while [ $# -gt 0 ]; do
+    if [ "$1" = --entry ]; then
+        echo "$2" >>"$0.asked"
+        echo "ptxas info    : Function properties for $2" >&2
+        echo "ptxas info    : Used 40 registers" >&2
+    fi
+    shift
+done
+"#;
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let ptxas = folder.join(format!("ptxas_{}", std::process::id()));
+    let asked = ptxas.with_extension("asked");
+    // By another process: a file that this one holds open for writing can stay
+    // so in a child that another test is starting, and would not run.
+    let written = std::process::Command::new("sh")
+        .args(["-c", r#"printf %s "$2" >"$1" && chmod +x "$1""#, "sh"])
+        .args([ptxas.as_os_str(), OsStr::new(script)])
+        .status();
+    assert!(written.unwrap().success());
+    for (arguments, kernels) in [
+        (
+            "simulate --kernel tiled_16,vecadd --n 40",
+            "gemm_tiled_16 vecadd",
+        ),
+        ("simulate --kernel tiled_16 --n 0", ""),
+        (
+            "explain tiled_32 naive_16 tiled_32 --n 40",
+            "gemm_naive_16 gemm_tiled_32",
+        ),
+    ] {
+        let mut command = matmul(arguments);
+        command
+            .env("PTXAS", &ptxas)
+            .args(["--m=33", "--k=20", "--json"]);
+        let output = command.assert().success().get_output().stdout.clone();
+        let printed: serde_json::Value = serde_json::from_slice(&output).unwrap();
+        for report in printed.as_array().into_iter().flatten() {
+            for launch in report["launches"].as_array().unwrap() {
+                assert_eq!(launch["occupancy"]["registers"], 40, "{launch}");
+            }
+        }
+        let mut found: Vec<_> = fs::read_to_string(&asked)
+            .unwrap_or_default()
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        found.sort();
+        assert_eq!(found.join(" "), kernels, "{arguments}");
+        let _ = fs::remove_file(&asked);
+    }
+    fs::remove_file(&ptxas).unwrap();
 }
 
 #[test]

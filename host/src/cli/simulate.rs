@@ -4,8 +4,9 @@ use super::Outcome;
 use host::measure::random_factors;
 use host::{Error, Matrix};
 use kernels::gemm::{Shape, Variant};
-use kernels::launch::Backend;
+use kernels::launch::{Backend, Plan};
 use simulator::{Architecture, Operands, Options, Report, SimulationError};
+use std::collections::BTreeSet;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -60,7 +61,13 @@ impl Common {
         Ok(Shape::new(self.m, self.n, self.k)?)
     }
 
-    fn options(&self) -> Options {
+    /// The options to simulate these plans' launches with.
+    fn options<'a>(&self, plans: impl IntoIterator<Item = &'a Plan>) -> Options {
+        let kernels: BTreeSet<&str> = plans
+            .into_iter()
+            .flat_map(|plan| &plan.launches)
+            .map(|launch| launch.entry().name)
+            .collect();
         // The PTX that a device of this architecture would get; its registers
         // are known where a ptxas is at hand.
         let capability = self.arch.limits().compute_capability;
@@ -72,7 +79,7 @@ impl Common {
                 } else {
                     self.arch.name()
                 };
-                host::registers::of(&ptx, target)
+                host::registers::of(&ptx, target, &kernels)
             })
             .unwrap_or_default();
         Options {
@@ -81,19 +88,35 @@ impl Common {
             ..Options::default()
         }
     }
+
+    /// The plans of those of the variants that have one for this shape. The
+    /// simulator says what the others lack.
+    fn plans(&self, variants: &[&Variant], shape: Shape) -> Vec<Plan> {
+        let limits = self.arch.limits();
+        variants
+            .iter()
+            .filter_map(|variant| variant.plan(shape, &limits).ok())
+            .collect()
+    }
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
-    let shape = arguments.common.shape()?;
-    let options = arguments.common.options();
+    let common = &arguments.common;
+    let shape = common.shape()?;
     let mut variants: Vec<&Variant> = Vec::new();
-    let mut reports = Vec::new();
+    let mut sums = Vec::new();
     for name in &arguments.kernel {
         match name.as_str() {
-            "vecadd" => reports.push(vecadd(shape.n(), arguments.seed, &options)?),
-            "all" => variants.extend(kernels::gemm::all_on(&options.architecture.limits())),
+            "vecadd" => sums.push(kernels::vecadd::plan(shape.n())),
+            "all" => variants.extend(kernels::gemm::all_on(&common.arch.limits())),
             name => variants.push(host::device::find(name)?),
         }
+    }
+    let products = common.plans(&variants, shape);
+    let options = common.options(products.iter().chain(&sums));
+    let mut reports = Vec::new();
+    for plan in &sums {
+        reports.push(vecadd(plan, shape.n(), arguments.seed, &options)?);
     }
     if !variants.is_empty() {
         warn_if_long(shape, variants.len());
@@ -134,7 +157,7 @@ fn warn_if_long(shape: Shape, variants: usize) {
     }
 }
 
-fn vecadd(n: u32, seed: u64, options: &Options) -> Result<Report, Error> {
+fn vecadd(plan: &Plan, n: u32, seed: u64, options: &Options) -> Result<Report, Error> {
     let length = n as usize;
     let a = Matrix::random(1, length, seed);
     let b = Matrix::random(1, length, seed.wrapping_add(1));
@@ -144,7 +167,7 @@ fn vecadd(n: u32, seed: u64, options: &Options) -> Result<Report, Error> {
         c_elements: length,
         shape: None,
     };
-    report(simulator::run(&kernels::vecadd::plan(n), operands, options))
+    report(simulator::run(plan, operands, options))
 }
 
 /// A report with faults is shown like any other; what could not be run at all
@@ -166,8 +189,10 @@ pub fn explain(arguments: &ExplainArguments) -> Result<Outcome, Error> {
         .map(|name| host::device::find(name))
         .collect::<Result<Vec<_>, _>>()?;
     warn_if_long(shape, variants.len());
-    let explanation = simulator::explain(&variants, shape, &arguments.common.options())
-        .map_err(Error::Simulation)?;
+    let options = arguments
+        .common
+        .options(&arguments.common.plans(&variants, shape));
+    let explanation = simulator::explain(&variants, shape, &options).map_err(Error::Simulation)?;
     if arguments.common.json {
         super::print_json(&explanation);
     } else {
