@@ -3,7 +3,7 @@
 use crate::error::{During, Error, code, remedy};
 use crate::launch::{self, Addresses, Loaded, Prepared};
 use crate::matrix::{Matrix, product_shape};
-use crate::ptx::{self, CudaVersion, Ptx};
+use crate::ptx::{self, Choice, CudaVersion, Ptx};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
 use cust::error::CudaError;
@@ -45,10 +45,11 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    fn read(ordinal: u32, device: Device) -> Result<Self, Error> {
+    fn read(ordinal: u32, device: Device, driver: CudaVersion) -> Result<Self, Error> {
         let mut info = Self::read_properties(ordinal, device)?;
-        if let Some(ptx) = ptx::best_for(info.limits.compute_capability, Backend::Nvptx) {
-            info.limits.code = ptx.target();
+        let capability = info.limits.compute_capability;
+        if let Some(choice) = ptx::choose(capability, driver, Backend::Nvptx) {
+            info.limits.code = choice.ptx.target();
         }
         Ok(info)
     }
@@ -138,11 +139,12 @@ pub fn driver_version() -> Result<CudaVersion, Error> {
 /// where it sees none.
 pub fn devices() -> Result<Vec<DeviceInfo>, Error> {
     initialise()?;
+    let driver = driver_version()?;
     let count = Device::num_devices().during("counting the devices")?;
     (0..count)
         .map(|ordinal| {
             let device = Device::get_device(ordinal).during("opening a device")?;
-            DeviceInfo::read(ordinal, device)
+            DeviceInfo::read(ordinal, device, driver)
         })
         .collect()
 }
@@ -198,25 +200,27 @@ pub struct Gpu {
     module: Module,
     context: Context,
     info: DeviceInfo,
-    ptx: Ptx,
+    choice: Choice,
     sync_each_launch: bool,
     /// Kernels launched since the last synchronisation, for error messages.
     pending: RefCell<Vec<&'static str>>,
 }
 
 impl Gpu {
-    /// Opens device `ordinal` and loads the best PTX that it takes.
+    /// Opens device `ordinal` and loads the best PTX that it and its driver
+    /// take.
     ///
     /// # Errors
     ///
     /// - [`Error::NoDriver`], [`Error::NoDevice`], [`Error::NoSuchDevice`].
     /// - [`Error::DeviceTooOld`] or [`Error::PtxTooNew`] where the device or
-    ///   the driver cannot take the PTX.
+    ///   the driver takes none.
     pub fn new(ordinal: u32) -> Result<Self, Error> {
         Self::with_backend(ordinal, Backend::Nvptx)
     }
 
-    /// Opens device `ordinal` and loads the best PTX of a backend that it takes.
+    /// Opens device `ordinal` and loads the best PTX of a backend that it and
+    /// its driver take.
     ///
     /// # Errors
     ///
@@ -226,7 +230,9 @@ impl Gpu {
         if ptx::of(backend).next().is_none() {
             return Err(Error::NoPtx { backend });
         }
-        Self::open(ordinal, backend, |device| ptx::best_for(device, backend))
+        Self::open(ordinal, backend, |device, driver| {
+            ptx::choose(device, driver, backend)
+        })
     }
 
     /// Opens device `ordinal` and loads the PTX that `choose` picks for its
@@ -234,12 +240,16 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// As [`Gpu::new`]; [`Error::DeviceTooOld`] where `choose` picks none.
+    /// As [`Gpu::new`]; [`Error::DeviceTooOld`] where `choose` picks none,
+    /// [`Error::PtxTooNew`] where the driver does not take what it picks.
     pub fn with_ptx(
         ordinal: u32,
         choose: impl FnOnce(ComputeCapability) -> Option<Ptx>,
     ) -> Result<Self, Error> {
-        Self::open(ordinal, Backend::Nvptx, choose)
+        Self::open(ordinal, Backend::Nvptx, |device, _| {
+            let ptx = choose(device)?;
+            Some(Choice { ptx, too_new: None })
+        })
     }
 
     /// `backend` is the one whose PTX was looked at, for the message where
@@ -247,7 +257,7 @@ impl Gpu {
     fn open(
         ordinal: u32,
         backend: Backend,
-        choose: impl FnOnce(ComputeCapability) -> Option<Ptx>,
+        choose: impl FnOnce(ComputeCapability, CudaVersion) -> Option<Choice>,
     ) -> Result<Self, Error> {
         let mut devices = devices()?;
         if ordinal as usize >= devices.len() {
@@ -257,20 +267,31 @@ impl Gpu {
             });
         }
         let mut info = devices.swap_remove(ordinal as usize);
-        let Some(ptx) = choose(info.limits.compute_capability) else {
-            return Err(Error::DeviceTooOld {
-                device: info.name,
-                found: info.limits.compute_capability,
-                needed: ptx::oldest(backend),
+        let capability = info.limits.compute_capability;
+        let driver = driver_version()?;
+        let too_new = |ptx: Ptx| Error::PtxTooNew {
+            variant: None,
+            ptx: ptx.version(),
+            driver,
+        };
+        let Some(choice) = choose(capability, driver) else {
+            // What a driver would have to take at least.
+            let oldest = ptx::of(backend)
+                .filter(|ptx| ptx.runs_on(capability) && !ptx.is_taken_by(driver))
+                .min_by_key(Ptx::version);
+            return Err(match oldest {
+                Some(ptx) => too_new(ptx),
+                None => Error::DeviceTooOld {
+                    device: info.name,
+                    found: capability,
+                    needed: ptx::oldest(backend),
+                },
             });
         };
+        let ptx = choice.ptx;
         info.limits.code = ptx.target();
-        let driver = driver_version()?;
-        if ptx.version().needs() > driver {
-            return Err(Error::PtxTooNew {
-                ptx: ptx.version(),
-                driver,
-            });
+        if !ptx.is_taken_by(driver) {
+            return Err(too_new(ptx));
         }
         let opening = format!("opening {}", info.name);
         let device = Device::get_device(ordinal).during(opening.clone())?;
@@ -290,7 +311,7 @@ impl Gpu {
             module,
             context,
             info,
-            ptx,
+            choice,
             sync_each_launch: std::env::var(SYNC_VARIABLE).is_ok_and(|value| value == "1"),
             pending: RefCell::new(Vec::new()),
         })
@@ -303,14 +324,53 @@ impl Gpu {
 
     /// The PTX that was loaded.
     pub fn ptx(&self) -> Ptx {
-        self.ptx
+        self.choice.ptx
+    }
+
+    /// The PTX that was loaded, and why no better one was.
+    pub fn choice(&self) -> Choice {
+        self.choice
     }
 
     /// The variants that the device runs, and whose kernels are among those
     /// loaded, in the table's order.
     pub fn variants(&self) -> impl Iterator<Item = &'static Variant> {
-        let backend = self.ptx.backend;
+        let backend = self.choice.ptx.backend;
         kernels::gemm::all_on(&self.info.limits).filter(move |variant| variant.is_built_by(backend))
+    }
+
+    /// Checks that the device runs a variant, and that its kernels are among
+    /// those loaded. A shape may still be beyond it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotBuiltBy`], [`Error::PtxTooNew`] where a newer driver would
+    /// help, [`Error::Plan`] where none would.
+    pub fn check_variant(&self, variant: &Variant) -> Result<(), Error> {
+        let backend = self.choice.ptx.backend;
+        if !variant.is_built_by(backend) {
+            return Err(Error::NotBuiltBy {
+                variant: variant.name,
+                backend,
+            });
+        }
+        let limits = &self.info.limits;
+        if variant.runs_on(limits) {
+            return Ok(());
+        }
+        if let Some(ptx) = self.choice.too_new
+            && limits.compute_capability >= variant.min_compute_capability
+            && ptx.target().has(variant.needs)
+        {
+            return Err(Error::PtxTooNew {
+                variant: Some(variant.name),
+                ptx: ptx.version(),
+                driver: driver_version()?,
+            });
+        }
+        // Says which of the two it is.
+        variant.plan(Shape::new(1, 1, 1)?, limits)?;
+        Ok(())
     }
 
     /// The stream that this GPU's own operations use.
@@ -579,7 +639,7 @@ impl Gpu {
     /// loaded, [`Error::Plan`] where the variant cannot compute it on this
     /// device, [`Error::OutOfMemory`] where its workspace does not fit.
     pub fn prepare_variant(&self, variant: &Variant, shape: Shape) -> Result<Prepared<'_>, Error> {
-        let backend = self.ptx.backend;
+        let backend = self.choice.ptx.backend;
         if !variant.is_built_by(backend) {
             return Err(Error::NotBuiltBy {
                 variant: variant.name,

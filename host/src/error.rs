@@ -83,6 +83,8 @@ pub enum Error {
     },
     /// The driver is too old for the embedded PTX.
     PtxTooNew {
+        /// The variant that needs this PTX; none where all kernels do.
+        variant: Option<&'static str>,
         /// Version of the PTX.
         ptx: PtxVersion,
         /// CUDA version of the driver.
@@ -269,12 +271,22 @@ impl fmt::Display for Error {
                 f,
                 "{backend} cannot build {variant}; `matmul list` shows what each backend builds"
             ),
-            Self::PtxTooNew { ptx, driver } => write!(
-                f,
-                "the kernels are PTX {ptx}, which needs a driver for CUDA {}, and this driver is \
-                 for CUDA {driver}: update the driver",
-                ptx.needs()
-            ),
+            Self::PtxTooNew {
+                variant,
+                ptx,
+                driver,
+            } => {
+                match variant {
+                    None => f.write_str("the kernels are"),
+                    Some(variant) => write!(f, "the kernels of {variant} are"),
+                }?;
+                write!(
+                    f,
+                    " PTX {ptx}, which needs a driver for CUDA {}, and this driver is for CUDA \
+                     {driver}: update the driver",
+                    ptx.needs()
+                )
+            }
             Self::Plan(error) => error.fmt(f),
             Self::OutOfMemory { what, needed, free } => write!(
                 f,

@@ -62,7 +62,8 @@ pub(crate) fn oldest(backend: Backend) -> ComputeCapability {
         .unwrap_or(ComputeCapability::new(u32::MAX, 0))
 }
 
-/// The best embedded PTX of a backend that a device takes.
+/// The best embedded PTX of a backend that a device takes, with a driver that
+/// is new enough.
 ///
 /// Plain PTX runs on its own architecture and every later one. PTX for an
 /// architecture's own features (`sm_90a`) runs on that one alone.
@@ -70,6 +71,25 @@ pub fn best_for(device: ComputeCapability, backend: Backend) -> Option<Ptx> {
     of(backend)
         .filter(|ptx| ptx.runs_on(device))
         .max_by_key(|ptx| ptx.target())
+}
+
+/// The PTX that a device is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// What it is given.
+    pub ptx: Ptx,
+    /// What would be better, and the driver is too old for.
+    pub too_new: Option<Ptx>,
+}
+
+/// The best embedded PTX of a backend that both a device and its driver take.
+/// Nothing where there is none.
+pub fn choose(device: ComputeCapability, driver: CudaVersion, backend: Backend) -> Option<Choice> {
+    let ptx = of(backend)
+        .filter(|ptx| ptx.runs_on(device) && ptx.is_taken_by(driver))
+        .max_by_key(|ptx| ptx.target())?;
+    let too_new = best_for(device, backend).filter(|best| best.target() != ptx.target());
+    Some(Choice { ptx, too_new })
 }
 
 impl Ptx {
@@ -81,6 +101,11 @@ impl Ptx {
     /// Whether a device takes it.
     pub fn runs_on(&self, device: ComputeCapability) -> bool {
         self.target().runs_on(device)
+    }
+
+    /// Whether a driver takes it, for a device that it runs on.
+    pub fn is_taken_by(&self, driver: CudaVersion) -> bool {
+        self.version().needs() <= driver
     }
 
     /// The PTX version in its header.
@@ -176,6 +201,26 @@ impl CudaVersion {
     }
 }
 
+/// The architecture and the compiler, where it is not the default one; and why
+/// it is not a better one.
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.ptx.architecture)?;
+        if self.ptx.backend != Backend::Nvptx {
+            write!(f, " from {}", self.ptx.backend)?;
+        }
+        match self.too_new {
+            None => Ok(()),
+            Some(better) => write!(
+                f,
+                ", since {} needs a driver for CUDA {}",
+                better.architecture,
+                better.version().needs()
+            ),
+        }
+    }
+}
+
 impl fmt::Display for PtxVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)
@@ -206,6 +251,34 @@ mod tests {
         assert_eq!(best(9, 0), Some("sm_90a"));
         assert_eq!(best(10, 0), Some("sm_80"));
         assert_eq!(best(12, 0), Some("sm_80"));
+    }
+
+    #[test]
+    fn an_old_driver_gets_older_ptx() {
+        let choice = |(major, minor), driver| {
+            let device = ComputeCapability::new(major, minor);
+            let choice = choose(device, CudaVersion::from_driver(driver), Backend::Nvptx);
+            choice.map(|choice| choice.to_string())
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(choice((9, 0), 12000), some("sm_90a"));
+        assert_eq!(
+            choice((9, 0), 11080),
+            some("sm_80, since sm_90a needs a driver for CUDA 12.0")
+        );
+        assert_eq!(
+            choice((9, 0), 11040),
+            some("sm_75, since sm_90a needs a driver for CUDA 12.0")
+        );
+        assert_eq!(choice((8, 6), 11050), some("sm_80"));
+        assert_eq!(
+            choice((8, 6), 11040),
+            some("sm_75, since sm_80 needs a driver for CUDA 11.5")
+        );
+        assert_eq!(choice((7, 5), 11000), some("sm_75"));
+        // Too old a driver, too old a device.
+        assert_eq!(choice((7, 5), 10020), None);
+        assert_eq!(choice((7, 0), 13000), None);
     }
 
     #[test]

@@ -226,22 +226,87 @@ fn a_device_that_is_not_there() {
 #[test]
 fn a_driver_older_than_the_ptx() {
     let Some(fake) = fake() else { return };
-    for (capability, version, parts) in [
-        ("90", "11000", ["PTX 8.0", "CUDA 12.0", "CUDA 11.0"]),
-        ("75", "10000", ["PTX 7.0", "CUDA 11.0", "CUDA 10.0"]),
-    ] {
-        let settings = [("FAKE_CC", capability), ("FAKE_VERSION", version)];
+    for capability in ["75", "86", "90"] {
+        let settings = [("FAKE_CC", capability), ("FAKE_VERSION", "10000")];
+        let parts = ["PTX 7.0", "CUDA 11.0", "CUDA 10.0", "update the driver"];
         fails(fake, &settings, SMALL, 1, &parts);
-        fails(fake, &settings, SMALL, 1, &["update the driver"]);
+        doctor_finds(fake, &settings, "device 0", "failed", &parts);
     }
-    // Just new enough.
-    for (capability, version) in [("90", "12000"), ("75", "11000")] {
+}
+
+/// A device runs what its driver takes, and is told what the driver lacks. A
+/// driver before CUDA 12 has no function for tensor maps either.
+#[test]
+fn an_old_driver_gets_older_kernels() {
+    let (Some(new), Some(old)) = (
+        fake(),
+        compile("before_cuda_12", &["-DWITHOUT_cuTensorMapEncodeTiled"]),
+    ) else {
+        return;
+    };
+    for (capability, version, gets) in [
+        ("75", "11000", "sm_75"),
+        (
+            "80",
+            "11040",
+            "sm_75, since sm_80 needs a driver for CUDA 11.5",
+        ),
+        ("80", "11050", "sm_80"),
+        (
+            "90",
+            "11040",
+            "sm_75, since sm_90a needs a driver for CUDA 12.0",
+        ),
+        (
+            "90",
+            "11080",
+            "sm_80, since sm_90a needs a driver for CUDA 12.0",
+        ),
+        ("90", "12000", "sm_90a"),
+        ("120", "12080", "sm_80"),
+    ] {
         let settings = [
             ("FAKE_CC", capability),
             ("FAKE_VERSION", version),
             ("FAKE_KERNEL", "right"),
         ];
-        matmul(fake, &settings, SMALL).assert().success();
+        let fake = if version < "12" { &old } else { new };
+        let assert = matmul(fake, &settings, SMALL).assert().success().stderr("");
+        let printed = String::from_utf8(assert.get_output().stdout.clone()).unwrap();
+        let line = printed.lines().next().unwrap();
+        assert!(line.ends_with(&format!(", kernels for {gets}")), "{line}");
+        let gets = format!(" gets {gets}; ");
+        doctor_finds(fake, &settings, "device 0", "ok", &[&gets]);
+        doctor_finds(fake, &settings, "driver", "ok", &[]);
+    }
+    // One for CUDA 12 has to have the function.
+    let parts = ["lacks cuTensorMapEncodeTiled", "Remedy: update the driver"];
+    doctor_finds(&old, &[], "driver", "failed", &parts);
+}
+
+/// A kernel that was asked for by name and cannot be run has not passed.
+#[test]
+fn a_kernel_that_the_device_does_not_run() {
+    let Some(fake) = fake() else { return };
+    let right = ("FAKE_KERNEL", "right");
+    for command in [SMALL, "verify --random 0"] {
+        let command = format!("{command} --kernel tma");
+        let old_driver = [right, ("FAKE_VERSION", "11080")];
+        let parts = [
+            "kernels of tma",
+            "PTX 8.0",
+            "CUDA 12.0",
+            "CUDA 11.8",
+            "update the driver",
+        ];
+        fails(fake, &old_driver, &command, 1, &parts);
+        for (capability, part) in [
+            ("80", "tma needs compute capability 9.0"),
+            ("120", "tma needs the features of sm_90a"),
+        ] {
+            let parts = [part, "choose another variant"];
+            fails(fake, &[right, ("FAKE_CC", capability)], &command, 1, &parts);
+        }
     }
 }
 
@@ -501,13 +566,6 @@ fn doctor_looks_at_driver_and_devices() {
         "Remedy: update",
     ];
     doctor_finds(fake, &old, "PTX sm_90a", "failed", &parts);
-    doctor_finds(
-        fake,
-        &old,
-        "device 0",
-        "failed",
-        &["CUDA 12.0", "CUDA 11.0"],
-    );
     doctor_finds(
         fake,
         &[("FAKE_CC", "70")],

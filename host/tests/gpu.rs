@@ -48,7 +48,8 @@ fn every_variant_is_right_on_random_shapes() {
 fn every_ptx_that_the_device_takes_is_right() {
     let Some(gpu) = common::gpu() else { return };
     let capability = gpu.info().limits.compute_capability;
-    for ptx in ptx::all().filter(|ptx| ptx.runs_on(capability)) {
+    let driver = host::device::driver_version().unwrap();
+    for ptx in ptx::all().filter(|ptx| ptx.runs_on(capability) && ptx.is_taken_by(driver)) {
         let gpu = Gpu::with_ptx(0, |_| Some(ptx)).unwrap();
         assert_eq!(gpu.ptx().architecture, ptx.architecture);
         check_all(&gpu, cases::SMALL.iter().copied());

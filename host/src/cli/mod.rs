@@ -140,7 +140,8 @@ impl BackendArgument {
     ///
     /// What the program lacks, before what the machine lacks:
     /// [`Error::NotBuiltBy`] where `named` is a variant that none of the
-    /// backends builds, [`Error::NoPtx`], and those of [`Gpu::with_backend`].
+    /// backends builds, [`Error::NoPtx`], those of [`Gpu::with_backend`], and
+    /// those of [`Gpu::check_variant`] where none of the GPUs runs `named`.
     fn gpus(&self, ordinal: u32, named: Option<&Variant>) -> Result<Vec<Gpu>, Error> {
         let backends = self.backends().iter().copied();
         for backend in backends.clone() {
@@ -156,9 +157,18 @@ impl BackendArgument {
                 backend: self.backends()[0],
             });
         }
-        backends
+        let gpus = backends
             .map(|backend| Gpu::with_backend(ordinal, backend))
-            .collect()
+            .collect::<Result<Vec<_>, _>>()?;
+        if let Some(variant) = named
+            && gpus.iter().all(|gpu| gpu.check_variant(variant).is_err())
+        {
+            // Of those that could have it, where there is one.
+            gpus.iter()
+                .filter(|gpu| variant.is_built_by(gpu.ptx().backend))
+                .try_for_each(|gpu| gpu.check_variant(variant))?;
+        }
+        Ok(gpus)
     }
 }
 

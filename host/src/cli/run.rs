@@ -7,7 +7,6 @@ use host::transfer::HostMemory;
 use host::verify::{self, Reference};
 use host::{Error, Gpu, Matrix, report};
 use kernels::gemm::{Shape, Variant};
-use kernels::launch::Backend;
 use serde::Serialize;
 
 #[derive(clap::Args)]
@@ -268,17 +267,13 @@ pub fn describe(gpu: &Gpu) -> String {
     let driver = host::device::driver_version().map_or("unknown".into(), |v| v.to_string());
     format!(
         "{} (device {}, compute capability {}, {} multiprocessors at up to {} MHz, ECC {}), \
-         driver for CUDA {driver}, kernels for {}{}",
+         driver for CUDA {driver}, kernels for {}",
         info.name,
         info.ordinal,
         info.limits.compute_capability,
         info.limits.multiprocessors,
         info.clock_khz / 1000,
         if info.ecc { "on" } else { "off" },
-        gpu.ptx().architecture,
-        match gpu.ptx().backend {
-            Backend::Nvptx => "",
-            Backend::RustCuda => " from rust-cuda",
-        }
+        gpu.choice(),
     )
 }

@@ -90,7 +90,7 @@ fn embedded(ptx: ptx::Ptx, driver: Option<CudaVersion>) -> Check {
         ptx.version()
     );
     match driver {
-        Some(driver) if driver < needs => Check {
+        Some(driver) if !ptx.is_taken_by(driver) => Check {
             // Whether a device is here that would get it, its own check says.
             needed: false,
             ..check(
@@ -127,7 +127,8 @@ fn driver(version: Option<CudaVersion>) -> Check {
     }
     let lacking: Vec<_> = CALLED
         .iter()
-        .filter(|name| driver.missing().contains(name))
+        .filter(|name| driver.function(name).is_none())
+        .filter(|name| !version.is_some_and(|version| is_newer(name, version)))
         .copied()
         .collect();
     if lacking.is_empty() {
@@ -140,6 +141,18 @@ fn driver(version: Option<CudaVersion>) -> Check {
         let found = format!("{found}; lacks {}", lacking.join(", "));
         check("driver", Status::Failed, found).remedy("update the driver")
     }
+}
+
+/// Whether a function came with a later driver than this, and is called for
+/// kernels alone whose PTX this one does not take either.
+fn is_newer(function: &str, driver: CudaVersion) -> bool {
+    // The copy engine of compute capability 9.0.
+    function == "cuTensorMapEncodeTiled"
+        && driver
+            < CudaVersion {
+                major: 12,
+                minor: 0,
+            }
 }
 
 /// The version of the driver's kernel module, where one is loaded.
@@ -203,7 +216,7 @@ fn device(info: &DeviceInfo) -> Check {
     let what = format!(
         "{what}, {total} of memory, {} free, gets {}",
         error::bytes(free),
-        gpu.ptx().architecture
+        gpu.choice()
     );
     match products(&gpu) {
         Ok(Products { right, wrong, .. }) if wrong.is_empty() && right > 0 => check(

@@ -53,6 +53,8 @@ static const struct {
     {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
     {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU",
+     "no kernel image is available for execution on the device"},
     {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
     {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
      "the provided PTX was compiled with an unsupported toolchain."},
@@ -150,11 +152,24 @@ int cuCtxSetCurrent(void *context) { return context ? 0 : 201; }
 int cuCtxSynchronize(void) { return launched ? (int)setting("FAKE_SYNC", 0) : 0; }
 #endif
 
+/* PTX for a later driver or another device is refused, as the driver does. PTX
+   7.0 came with CUDA 11.0, 7.1 with 11.1 and so on to 8.5, and 9.0 with 13.0. */
 int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options,
                        void **values) {
+    const char *version = strstr(image, ".version "), *target = strstr(image, ".target sm_");
+    int major, minor, capability, driver, cc = (int)setting("FAKE_CC", 90);
+    char specific;
     (void)count, (void)options, (void)values;
     *module = (void *)image;
-    return strstr(image, ".target sm_") ? (int)setting("FAKE_MODULE", 0) : 218;
+    if (!version || sscanf(version, ".version %d.%d", &major, &minor) != 2 || !target ||
+        sscanf(target, ".target sm_%d%c", &capability, &specific) != 2)
+        return 218;
+    cuDriverGetVersion(&driver);
+    if (driver < 1000 * (major + 4) + 10 * minor)
+        return 222;
+    if (specific == 'a' ? cc != capability : cc < capability)
+        return 209;
+    return (int)setting("FAKE_MODULE", 0);
 }
 
 int cuModuleUnload(void *module) {
@@ -262,12 +277,14 @@ int cuEventElapsedTime(float *milliseconds, void *start, void *stop) {
     return 0;
 }
 
+#ifndef WITHOUT_cuTensorMapEncodeTiled
 /* The map of a matrix holds its address, and so passes for one. */
 int cuTensorMapEncodeTiled(address *map, int type, unsigned rank, address matrix) {
     (void)type, (void)rank;
     *map = matrix;
     return 0;
 }
+#endif
 
 /* Kernels named gemm_... take A, B, C, M, N, K; gemm_tma_... a map of B, A, C and
    the parts, gemm_persistent_... the parts after C, before M, N, K. Parts come to
