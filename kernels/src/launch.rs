@@ -350,6 +350,15 @@ impl fmt::Display for Backend {
     }
 }
 
+/// What `start(…)` of [`kernel!`](crate::kernel) may name, as the host sees it.
+#[doc(hidden)]
+pub mod start {
+    /// The kernel [starts early](super::Entry::starts_early).
+    pub const fn early() -> bool {
+        true
+    }
+}
+
 /// A kernel as the host sees it.
 pub struct Entry {
     /// The name of its entry in the PTX.
@@ -367,6 +376,11 @@ pub struct Entry {
     /// The target whose features it uses. Code for a target without them lacks
     /// the kernel.
     pub needs: Target,
+    /// The most blocks of a cluster; 1 for a kernel that knows no clusters.
+    pub max_cluster: u32,
+    /// Whether it waits by itself for the launch before it, where the code is for
+    /// `sm_90` or later. A host may then start it while that one still runs.
+    pub starts_early: bool,
     /// Runs one thread of it on the CPU; see [`Entry::run_thread`].
     #[doc(hidden)]
     pub run: unsafe fn(&[Argument], &dyn Fn(Buffer) -> u64),
@@ -403,6 +417,8 @@ impl fmt::Debug for Entry {
             .field("static_shared_bytes", &self.static_shared_bytes)
             .field("dynamic_shared_bytes", &self.dynamic_shared_bytes)
             .field("needs", &self.needs)
+            .field("max_cluster", &self.max_cluster)
+            .field("starts_early", &self.starts_early)
             .finish_non_exhaustive()
     }
 }
@@ -413,6 +429,7 @@ pub struct Launch {
     entry: &'static Entry,
     grid: Dim3,
     block: Dim3,
+    cluster: u32,
     dynamic_shared_bytes: u32,
     arguments: Vec<Argument>,
 }
@@ -427,6 +444,7 @@ impl Launch {
             entry,
             grid,
             block,
+            cluster: 1,
             dynamic_shared_bytes: entry.dynamic_shared_bytes,
             arguments,
         }
@@ -437,6 +455,15 @@ impl Launch {
     #[must_use]
     pub fn dynamic_shared(mut self, bytes: u32) -> Self {
         self.dynamic_shared_bytes = bytes.max(self.entry.dynamic_shared_bytes);
+        self
+    }
+
+    /// The same launch with the grid's blocks in clusters of `blocks` neighbours
+    /// along x, which run at the same time and see each other's
+    /// [shared memory](crate::gpu::cluster).
+    #[must_use]
+    pub fn cluster(mut self, blocks: u32) -> Self {
+        self.cluster = blocks;
         self
     }
 
@@ -453,6 +480,11 @@ impl Launch {
     /// Threads in a block.
     pub fn block(&self) -> Dim3 {
         self.block
+    }
+
+    /// Blocks in a cluster; 1 where there are none.
+    pub fn cluster_blocks(&self) -> u32 {
+        self.cluster
     }
 
     /// Shared memory of a block that the launch gives it, in bytes.
@@ -650,6 +682,16 @@ impl DeviceLimits {
                         self.max_threads_per_block
                             .min(entry.launch_bounds.max_threads),
                     ),
+                ),
+                (
+                    "blocks in a cluster",
+                    u64::from(launch.cluster),
+                    u64::from(entry.max_cluster),
+                ),
+                (
+                    "blocks along x outside whole clusters",
+                    u64::from(launch.grid.x % launch.cluster.max(1)),
+                    0,
                 ),
                 (
                     "bytes of shared memory in a block",

@@ -92,6 +92,10 @@ pub trait Machine {
     fn asynchronous(&self) -> Option<&dyn Asynchronous> {
         None
     }
+    /// The same machine, where it also knows clusters.
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
 }
 
 thread_local! {
@@ -476,6 +480,88 @@ pub(super) unsafe fn copy_box(
 ) {
     let site = Location::caller();
     asynchronous(|machine| machine.copy_box(to, map, row, column, barrier, site));
+}
+
+/// What a machine must know to run the blocks of a cluster.
+///
+/// A machine that does gives itself as [`Machine::clusters`].
+pub trait Clusters {
+    /// The running block's rank in its cluster, and the cluster's blocks.
+    fn cluster_position(&self) -> (u32, u32);
+    /// Says that the running thread has come to the cluster's barrier.
+    fn arrive_at_cluster(&self, site: Site);
+    /// Waits until all threads of the cluster's blocks have arrived.
+    fn wait_for_cluster(&self, site: Site);
+    /// Reads `value.len()` bytes of the shared memory of the cluster's block
+    /// `rank`, all in one access. The address is one of the running block's own
+    /// arrays: the same place in the other block is meant.
+    fn load_of_cluster(&self, rank: u32, access: Access, value: &mut [u8]);
+}
+
+/// The installed machine, as one for clusters.
+///
+/// # Panics
+///
+/// Where it is none.
+#[track_caller]
+fn clusters<R>(call: impl FnOnce(&dyn Clusters) -> R) -> R {
+    machine(|machine| {
+        let Some(machine) = machine.clusters() else {
+            panic!("the machine that runs this kernel knows no clusters");
+        };
+        call(machine)
+    })
+}
+
+/// A place in the shared memory of a block of the cluster: the address, and the
+/// block's rank.
+pub(super) type ClusterAddress = (SharedAddress, u32);
+
+#[track_caller]
+pub(super) fn cluster_rank() -> u32 {
+    clusters(|machine| machine.cluster_position().0)
+}
+
+#[track_caller]
+pub(super) fn cluster_size() -> u32 {
+    clusters(|machine| machine.cluster_position().1)
+}
+
+#[track_caller]
+pub(super) fn arrive_at_cluster() {
+    let site = Location::caller();
+    clusters(|machine| machine.arrive_at_cluster(site));
+}
+
+#[track_caller]
+pub(super) fn wait_for_cluster() {
+    let site = Location::caller();
+    clusters(|machine| machine.wait_for_cluster(site));
+}
+
+pub(super) fn address_in_cluster(address: SharedAddress, rank: u32) -> ClusterAddress {
+    (address, rank)
+}
+
+pub(super) fn cluster_element((base, rank): ClusterAddress, i: u32) -> ClusterAddress {
+    (element_address::<f32>(base, i), rank)
+}
+
+#[track_caller]
+pub(super) unsafe fn cluster_load_4((address, rank): ClusterAddress) -> [f32; 4] {
+    let access = Access {
+        space: Space::Shared,
+        address,
+        element_bytes: size_of::<f32>() as u32,
+        site: Location::caller(),
+    };
+    let mut bytes = [0; 16];
+    clusters(|machine| machine.load_of_cluster(rank, access, &mut bytes));
+    let mut values = [0.0; 4];
+    for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(4)) {
+        *value = f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+    values
 }
 
 pub(super) fn opaque(value: u32) -> u32 {

@@ -13,6 +13,8 @@
 ///     needs("sm_90a")                 // target whose features it uses
 ///     tensor_maps(b)                  // matrices for the copy engine
 ///     launch_bounds(256)              // most threads a block may have
+///     clusters(8)                     // most blocks of a cluster
+///     start(early)                    // may be launched before the one before it ends
 ///     shared { tile: [f32; 16 * 16] } // arrays that a block's threads share
 ///     dynamic_shared { stages: [f32; 40_000], full: [Barrier; 4] }
 ///     {
@@ -27,6 +29,12 @@
 ///   parameters.
 /// - `launch_bounds(threads, blocks)` adds the least number of blocks that
 ///   shall fit on one multiprocessor.
+/// - `clusters` may be left out. A launch may then not put blocks into
+///   [clusters](crate::gpu::cluster). Devices have clusters of 8 blocks at most.
+/// - `start(early)` may be left out. With it, the kernel begins by waiting for
+///   the launch before it and all that it wrote, on targets that can (`sm_90` or
+///   later); the host launches it while that one still runs, which hides the time
+///   that a launch takes. CUDA calls this programmatic dependent launch.
 /// - `shared` may be left out. A block has at most 48 KiB of it.
 /// - `dynamic_shared` may be left out. Its arrays lie in the memory that a
 ///   launch gives a block, which may be much more; every launch of the kernel
@@ -53,6 +61,8 @@ macro_rules! kernel {
         $(needs($needs:literal))?
         $(tensor_maps($($map:ident),* $(,)?))?
         launch_bounds($threads:expr $(, $blocks:expr)?)
+        $(clusters($cluster:literal))?
+        $(start($early:ident))?
         $(backends($($backend:ident),+ $(,)?))?
         $(shared { $($array:ident: [$element:ty; $len:expr]),* $(,)? })?
         $(dynamic_shared { $($dynamic:ident: [$dynamic_element:ty; $dynamic_len:expr]),* $(,)? })?
@@ -83,6 +93,7 @@ macro_rules! kernel {
                 $(shared { $($array: [$element; $len]),* })?
                 $(dynamic_shared { $($dynamic: [$dynamic_element; $dynamic_len]),* })?
             );
+            $($crate::gpu::start::$early();)?
             $body
         }
 
@@ -138,6 +149,13 @@ macro_rules! kernel {
                     $(needs = $crate::launch::Target::parse($needs);)?
                     needs
                 },
+                max_cluster: {
+                    #[allow(unused_mut, unused_assignments, reason = "for kernels that know clusters")]
+                    let mut max_cluster = 1;
+                    $(max_cluster = $cluster;)?
+                    max_cluster
+                },
+                starts_early: false $(|| $crate::launch::start::$early())?,
                 run,
             };
 

@@ -21,6 +21,7 @@
 //! | [`warp`] | the 32 threads of a warp |
 //! | [`async_copy`] | copies from global to shared memory beside other work (`sm_80`) |
 //! | [`Barrier`] | barriers in shared memory that count arrivals and bytes (`sm_80`) |
+//! | [`cluster`] | blocks that run together and read each other's shared memory (`sm_90`) |
 //! | [`TensorMap`] | the copy engine: boxes of a matrix (`sm_90a`) |
 //! | [`math`] | arithmetic with a fixed rounding |
 //! | [`kernel!`](crate::kernel) | declares a kernel and the shared arrays of its blocks |
@@ -64,11 +65,16 @@ use rust_cuda as backend;
 pub mod async_copy;
 #[cfg(not(feature = "rust-cuda"))]
 pub mod barrier;
+#[cfg(not(feature = "rust-cuda"))]
+pub mod cluster;
 mod global;
 #[macro_use]
 mod kernel_macro;
 pub mod math;
 mod shared;
+#[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
+#[doc(hidden)]
+pub use backend::start;
 #[cfg(not(feature = "rust-cuda"))]
 mod tensor;
 pub mod thread;

@@ -595,3 +595,110 @@ pub fn opaque(mut value: u32) -> u32 {
     }
     value
 }
+
+/// What `start(…)` of [`kernel!`](crate::kernel) may name.
+pub mod start {
+    /// Lets the next launch begin, then waits for the one before. Older targets
+    /// start no launch early.
+    #[inline(always)]
+    pub fn early() {
+        #[cfg(target_feature = "sm_90")]
+        // SAFETY: both have no precondition. They touch no register that Rust
+        // knows of, and are taken to touch memory, so that no access moves up.
+        unsafe {
+            core::arch::asm!(
+                "griddepcontrol.launch_dependents;",
+                "griddepcontrol.wait;",
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+/// An address in the shared memory of any block of the cluster.
+pub type ClusterAddress = u32;
+
+macro_rules! cluster_registers {
+    ($($name:ident = $register:literal;)*) => {$(
+        #[inline(always)]
+        pub fn $name() -> u32 {
+            let value;
+            // SAFETY: reads a register that is constant for the block.
+            unsafe {
+                asm!(
+                    concat!("mov.u32 {value}, %", $register, ";"),
+                    value = out(reg32) value,
+                    options(pure, nomem, nostack, preserves_flags),
+                );
+            }
+            value
+        }
+    )*};
+}
+
+cluster_registers! {
+    cluster_rank = "cluster_ctarank";
+    cluster_size = "cluster_nctarank";
+}
+
+#[inline(always)]
+pub fn arrive_at_cluster() {
+    // SAFETY: a barrier has no precondition on memory.
+    unsafe {
+        asm!(
+            "barrier.cluster.arrive.release.aligned;",
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+#[inline(always)]
+pub fn wait_for_cluster() {
+    // SAFETY: as above.
+    unsafe {
+        asm!(
+            "barrier.cluster.wait.acquire.aligned;",
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// The address of the same place in the shared memory of block `rank`.
+#[inline(always)]
+pub fn address_in_cluster(address: SharedAddress, rank: u32) -> ClusterAddress {
+    let there;
+    // SAFETY: computes an address.
+    unsafe {
+        asm!(
+            "mapa.shared::cluster.u32 {there}, {address}, {rank};",
+            there = out(reg32) there, address = in(reg32) address, rank = in(reg32) rank,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    there
+}
+
+/// The address of element `i` of an array of `f32`.
+#[inline(always)]
+pub fn cluster_element(base: ClusterAddress, i: u32) -> ClusterAddress {
+    base + i * size_of::<f32>() as u32
+}
+
+/// # Safety
+///
+/// As [`RemoteShared::load_4`](super::cluster::RemoteShared::load_4).
+#[inline(always)]
+pub unsafe fn cluster_load_4(address: ClusterAddress) -> [f32; 4] {
+    let (a, b, c, d);
+    // SAFETY: the caller promises a place in the cluster's shared memory that
+    // holds four elements.
+    unsafe {
+        asm!(
+            "ld.shared::cluster.v4.b32 {{{a}, {b}, {c}, {d}}}, [{address}];",
+            a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
+            address = in(reg32) address,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    [a, b, c, d]
+}
