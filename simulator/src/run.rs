@@ -554,10 +554,9 @@ fn launch_report(
     }
     lines.sort_by_key(|line| line.place);
     let threads = launch.block().count() as u32;
-    let shared_bytes = findings
-        .shared_bytes
-        .max(launch.entry().static_shared_bytes)
-        .saturating_add(launch.dynamic_shared_bytes());
+    // What the launch gives is the kernel's dynamic arrays, which were declared
+    // like any other, and maybe more.
+    let shared_bytes = findings.shared_bytes.max(launch.shared_bytes());
     let registers = options.registers.get(launch.entry().name).copied();
     let extent = |dim: kernels::launch::Dim3| [dim.x, dim.y, dim.z];
     LaunchReport {

@@ -284,6 +284,23 @@ fn a_report_has_profilers_names_and_serialises() {
     }
 }
 
+/// Those of what a launch gives too, which the arrays that lie in it are part of.
+#[test]
+fn bytes_of_shared_memory_are_those_of_the_launch() {
+    let options = Options::default();
+    let limits = options.architecture.limits();
+    let shape = Shape::new(64, 64, 64).expect("a small shape");
+    for variant in gemm::all_on(&limits) {
+        let plan = variant.plan(shape, &limits).expect("it runs on it");
+        let report = of_variant(variant.name, 64, &options);
+        for (launch, planned) in report.launches.iter().zip(&plan.launches) {
+            let name = planned.entry().name;
+            assert_eq!(launch.shared_bytes, planned.shared_bytes(), "{name}");
+            assert!(launch.occupancy.blocks > 0, "{name}: {}", launch.occupancy);
+        }
+    }
+}
+
 #[test]
 fn variants_are_explained_side_by_side() {
     let variants: Vec<_> = ["naive_16", "tiled_16"]
