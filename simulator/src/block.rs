@@ -1,16 +1,21 @@
 //! Runs blocks: their threads as coroutines, and the machine that they call.
 //!
+//! The blocks of a cluster run together, on one core. A block without a cluster
+//! is a cluster by itself.
+//!
 //! | module | its part |
 //! |---|---|
 //! | `schedule` | which thread runs, and when all wait or one has gone wrong |
 //! | `machine` | the device API's calls |
 //! | `access` | loads and stores |
 //! | `asynchronous` | asynchronous copies, barriers in shared memory and of warps |
-//! | `state` | what is known of the running block, and its faults |
+//! | `cluster` | the barrier of a cluster's blocks, and their reads of one another |
+//! | `state` | what is known of the running cluster, and its faults |
 //! | `panics` | panics in kernels |
 
 mod access;
 mod asynchronous;
+mod cluster;
 mod machine;
 mod panics;
 mod schedule;
@@ -21,10 +26,10 @@ use crate::fault::FaultList;
 use crate::memory::{GlobalMemory, Ledger, Writable};
 use crate::sites::Sites;
 use corosensei::stack::DefaultStack;
-use kernels::gpu::host::{self, Position};
+use kernels::gpu::host;
 use kernels::launch::{Dim3, Launch};
 use machine::BlockMachine;
-use schedule::BlockRun;
+use schedule::ClusterRun;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -46,6 +51,18 @@ pub(crate) struct Context {
     pub(crate) stack_bytes: usize,
 }
 
+impl Context {
+    /// Blocks in a cluster.
+    pub(crate) fn cluster_blocks(&self) -> usize {
+        self.launch.cluster_blocks().max(1) as usize
+    }
+
+    /// Threads in a cluster.
+    fn cluster_threads(&self) -> u64 {
+        self.launch.block().count() * self.cluster_blocks() as u64
+    }
+}
+
 /// What a worker found in the blocks that it ran.
 pub(crate) struct Findings {
     pub(crate) faults: FaultList,
@@ -60,7 +77,7 @@ pub(crate) struct Findings {
     pub(crate) abandoned: u64,
 }
 
-/// Runs blocks, one after the other.
+/// Runs clusters, one after the other.
 pub(crate) struct Worker {
     machine: Box<BlockMachine>,
     stacks: Vec<DefaultStack>,
@@ -80,39 +97,39 @@ impl Worker {
         }
     }
 
-    /// Runs a block to its end, or until it cannot go on.
+    /// Runs the blocks of a cluster to their end, or until they cannot go on.
+    /// Clusters have numbers like blocks: the blocks of one are neighbours.
     ///
     /// # Errors
     ///
     /// There is no memory for a thread's stack.
-    pub(crate) fn run_block(&mut self, block: u64) -> io::Result<()> {
+    pub(crate) fn run_cluster(&mut self, cluster: u64) -> io::Result<()> {
         let machine = &*self.machine;
-        let grid = machine.context.launch.grid();
-        let extent = machine.context.launch.block();
-        machine.state.borrow_mut().begin_block(block);
-        machine.position.set(Position {
-            thread_idx: [0; 3],
-            block_idx: unravel(block, grid),
-            block_dim: [extent.x, extent.y, extent.z],
-            grid_dim: [grid.x, grid.y, grid.z],
-        });
-        let mut run = BlockRun::new(machine, &mut self.stacks);
+        let blocks = machine.context.cluster_blocks();
+        machine
+            .state
+            .borrow_mut()
+            .begin_cluster(cluster * blocks as u64);
+        let mut run = ClusterRun::new(machine, &mut self.stacks);
         let outcome = host::with_machine(machine, || {
             let outcome = run.run_to_end();
             run.cancel();
             outcome
         });
         let state = &mut *machine.state.borrow_mut();
-        if !state.accesses.is_empty() {
-            machine
-                .context
-                .ledger
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .commit(block, &mut state.accesses);
+        for rank in 0..blocks {
+            let block = state.block_mut(rank);
+            if !block.accesses.is_empty() {
+                machine
+                    .context
+                    .ledger
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .commit(block.number, &mut block.accesses);
+            }
         }
         if !outcome? {
-            state.abandoned_blocks += 1;
+            state.abandoned_blocks += blocks as u64;
         }
         Ok(())
     }

@@ -127,6 +127,25 @@ impl AddAssign<&Self> for SharedCounters {
     }
 }
 
+/// Loads from the shared memory of a block of the cluster, of whichever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ClusterCounters {
+    /// Requests of warps.
+    pub requests: u64,
+    /// Accesses of threads.
+    pub accesses: u64,
+    /// Bytes that threads asked for.
+    pub bytes_requested: u64,
+}
+
+impl AddAssign<&Self> for ClusterCounters {
+    fn add_assign(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.accesses += other.accesses;
+        self.bytes_requested += other.bytes_requested;
+    }
+}
+
 /// Floating-point operations of threads, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FlopCounters {
@@ -195,9 +214,12 @@ pub struct Counters {
     pub shared_load: SharedCounters,
     /// Stores to shared memory.
     pub shared_store: SharedCounters,
+    /// Loads from the shared memory of a block of the cluster.
+    pub cluster_load: ClusterCounters,
     /// Floating-point operations.
     pub flops: FlopCounters,
-    /// Barriers that blocks passed, each counted once a block.
+    /// Barriers that blocks passed, each counted once a block; of the block, or
+    /// of its cluster.
     pub barriers: u64,
     /// The same, counted once for each warp of the block: executed barrier
     /// instructions.
@@ -224,6 +246,7 @@ impl AddAssign<&Self> for Counters {
         self.global_store += &other.global_store;
         self.shared_load += &other.shared_load;
         self.shared_store += &other.shared_store;
+        self.cluster_load += &other.cluster_load;
         self.flops += &other.flops;
         self.barriers += other.barriers;
         self.barrier_instructions += other.barrier_instructions;

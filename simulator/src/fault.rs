@@ -15,27 +15,34 @@ pub enum FaultKind {
     /// The address is not a multiple of the access's size (of 16 for wider
     /// ones). The access is dropped likewise.
     Misaligned,
-    /// A read of shared memory that no thread of the block has written. The
-    /// thread gets NaN bits and goes on.
+    /// A read of shared memory that no thread of the memory's block has written.
+    /// The thread gets NaN bits and goes on.
     UninitializedShared,
     /// A read of C or of the workspace that nothing has written before: by an
     /// earlier launch, or by the reading block.
     UninitializedGlobal,
-    /// Two threads of a block access one word of shared memory, at least one
-    /// writes, and no barrier stands between.
+    /// Two threads access one word of shared memory, at least one writes, and no
+    /// barrier stands between: of the block, or of the cluster where they are of
+    /// different blocks.
     SharedRace,
     /// A read or a write of shared memory to which an asynchronous copy is under
     /// way, for all that the thread has waited for.
     CopyUnderWay,
     /// A barrier in shared memory that was used before it was made, or at which
-    /// more arrived than it was made for.
+    /// more arrived than it was made for; a cluster's barrier at which a thread
+    /// does not arrive and wait by turns.
     BarrierMisuse,
+    /// A read of the shared memory of another block of the cluster, which may
+    /// have ended by then: no barrier of the cluster stands between the read and
+    /// its end.
+    EndedBlock,
     /// Two threads access one word of global memory, at least one writes, and
     /// nothing orders them: they are of different blocks of one launch, or no
     /// barrier stands between.
     GlobalRace,
-    /// A barrier that not all threads of the block reached: some returned, or
-    /// wait at another. The block is abandoned.
+    /// A barrier that not all threads of the block, or of the cluster, reached:
+    /// some returned, or wait at another. The block is abandoned, and with it its
+    /// cluster.
     BarrierDivergence,
     /// Every thread that still runs waits for something that none of them can
     /// bring about. The block is abandoned.
@@ -69,7 +76,8 @@ impl fmt::Display for FaultKind {
             Self::UninitializedGlobal => "read of uninitialised global memory",
             Self::SharedRace => "race on shared memory",
             Self::CopyUnderWay => "copy still under way",
-            Self::BarrierMisuse => "misuse of a barrier in shared memory",
+            Self::BarrierMisuse => "misuse of a barrier",
+            Self::EndedBlock => "read of a block that may have ended",
             Self::GlobalRace => "race on global memory",
             Self::BarrierDivergence => "barrier not reached by all threads",
             Self::Deadlock => "deadlock",

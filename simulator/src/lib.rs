@@ -13,19 +13,21 @@
 //!
 //! | module | its part |
 //! |---|---|
-//! | `block` | a block's threads as coroutines, its scheduler, the machine they call |
+//! | `block` | the threads of a cluster's blocks as coroutines, their scheduler, the machine they call |
 //! | `warp` | from lanes' accesses to warps' requests: sectors, banks |
 //! | `memory` | global memory, and what blocks of one launch do to one another |
 //! | `shared` | a block's shared memory |
 //! | `history` | who touched a word since the last barrier: races |
+//! | `order` | what is ordered after what, where copies run beside threads or blocks in clusters |
 //! | `sites` | call sites as numbers |
 //! | `counters`, `occupancy`, `arch` | the counters' names and formulas, and the limits of each architecture |
 //! | `fault`, `report`, `explain` | what is told, in structures and as text |
 //!
-//! Blocks of a launch run in parallel, on the rayon pool of the caller. No
-//! block sees what another writes during a launch, threads of a block run in a
-//! fixed order, and what blocks found is merged in a way that does not depend on
-//! who came first. So a report is the same on any number of cores.
+//! Blocks of a launch run in parallel, on the rayon pool of the caller; those of
+//! one cluster run together. No block sees what another writes to global memory
+//! during a launch, threads run in a fixed order, and what blocks found is merged
+//! in a way that does not depend on who came first. So a report is the same on
+//! any number of cores.
 //!
 //! # What is not modelled
 //!
@@ -37,6 +39,8 @@
 //!   [`SharedCounters::vectorized_requests`].
 //! - Registers, spills and local memory; occupancy takes the number of registers
 //!   from the caller, who has it from ptxas.
+//! - What blocks of a launch tell each other through global memory: any of it is
+//!   a race.
 //! - Order within a warp beyond barriers: lanes of one warp race like any other
 //!   threads.
 //! - Which of several values a race would leave: the report names the race.
@@ -60,7 +64,8 @@ mod warp;
 
 pub use arch::{Architecture, UnknownArchitecture};
 pub use counters::{
-    Counters, FlopCounters, GlobalCounters, Metric, SECTOR_BYTES, SharedCounters, profiler_metrics,
+    ClusterCounters, Counters, FlopCounters, GlobalCounters, Metric, SECTOR_BYTES, SharedCounters,
+    profiler_metrics,
 };
 pub use explain::{Explanation, ExplanationRow, explain};
 pub use fault::{Element, Fault, FaultKind, Other};

@@ -433,6 +433,8 @@ struct Word {
 pub(crate) struct Finding {
     pub(crate) kind: FaultKind,
     pub(crate) other: Option<Conflict>,
+    /// The other's block in the cluster, where it is not the accessing thread's.
+    pub(crate) rank: Option<u8>,
     pub(crate) detail: Detail,
 }
 
@@ -469,6 +471,7 @@ impl Finding {
         Self {
             kind,
             other: Some(other),
+            rank: None,
             detail: Detail::NoBarrier,
         }
     }
@@ -477,6 +480,7 @@ impl Finding {
         Self {
             kind,
             other: None,
+            rank: None,
             detail: Detail::None,
         }
     }
@@ -544,6 +548,7 @@ impl BlockAccesses {
         (differ || !overlap).then_some(Finding {
             kind: FaultKind::WrittenTwice,
             other: Some((Did::Wrote, thread, site)),
+            rank: None,
             detail: Detail::of_second_write(differ),
         })
     }

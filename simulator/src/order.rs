@@ -1,4 +1,5 @@
-//! What is ordered after what, in blocks that copy asynchronously.
+//! What is ordered after what, in blocks that copy asynchronously or are of a
+//! cluster.
 //!
 //! Barriers of the whole block cut its time into epochs, and
 //! [`History`](crate::history) compares those. Barriers in shared memory and
@@ -14,9 +15,23 @@
 //! An access at clock c of agent x is ordered before thread t's present where
 //! t's clock of x is at least c (Lamport; Mattern, *Virtual Time and Global
 //! States of Distributed Systems*, 1989).
+//!
+//! # Clusters
+//!
+//! Only the cluster's barrier orders what different blocks do. So a thread does
+//! not have clocks of other blocks' agents: one component of its clock is the
+//! last phase of the cluster's barrier that it knows to have ended, from its own
+//! wait or from a thread of its block. When a phase ends, what all blocks knew
+//! of their own agents by then is [`Published`]. An access at clock c of agent x
+//! of another block is ordered before the thread's present where c is at most
+//! what was published for x in that phase.
+//!
+//! Nothing before the last phase but one is needed: every thread has waited for
+//! a phase before it arrives in the next.
 
 use crate::sites::SiteId;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// The last write of a word, and the reads since.
 #[derive(Clone, Default)]
@@ -27,7 +42,17 @@ struct Word {
     /// The thread that wrote, or started the copy.
     thread: u16,
     site: SiteId,
-    readers: Vec<(u16, u32, SiteId)>,
+    readers: Vec<Reader>,
+}
+
+/// The last read of a word by a thread.
+#[derive(Clone, Copy)]
+struct Reader {
+    /// Of its block in the cluster.
+    rank: u8,
+    thread: u16,
+    clock: u32,
+    site: SiteId,
 }
 
 /// A barrier in shared memory.
@@ -58,13 +83,49 @@ pub(crate) struct Clash {
     pub(crate) wrote: bool,
     /// A copy wrote, and the thread is the one that started it.
     pub(crate) copy: bool,
+    /// Of its block in the cluster.
+    pub(crate) rank: u8,
     pub(crate) thread: u16,
     pub(crate) site: SiteId,
+}
+
+/// What the blocks of a cluster knew of their own agents when a phase of its
+/// barrier ended: by rank, then by agent.
+pub(crate) type Published = Rc<Vec<Vec<u32>>>;
+
+/// A thread of another block of the cluster, now.
+#[derive(Clone, Copy)]
+pub(crate) struct Visitor {
+    pub(crate) rank: u8,
+    pub(crate) thread: u16,
+    clock: u32,
+    /// The last phase of the cluster's barrier that it knows to have ended.
+    phase: u32,
+}
+
+/// A read of the block's memory by a thread of another.
+#[derive(Clone, Copy)]
+pub(crate) struct Visit {
+    pub(crate) rank: u8,
+    pub(crate) thread: u16,
+    pub(crate) site: SiteId,
+    clock: u32,
+}
+
+/// What one thread did at the cluster's barrier.
+#[derive(Clone, Copy, Default)]
+struct AtCluster {
+    arrivals: u32,
+    waits: u32,
+    /// Of its last arrival.
+    site: SiteId,
 }
 
 /// The order of one block's doings.
 pub(crate) struct Order {
     threads: usize,
+    /// Of the block in its cluster.
+    rank: u8,
     /// Clocks of each thread, for all agents.
     clocks: Vec<Vec<u32>>,
     /// The present of each thread's copies.
@@ -76,6 +137,13 @@ pub(crate) struct Order {
     warps: Vec<Warp>,
     barriers: BTreeMap<u64, Barrier>,
     words: Vec<Word>,
+    at_cluster: Vec<AtCluster>,
+    /// What those know that arrived at the cluster's barrier.
+    gathered: Vec<u32>,
+    /// Of the last two phases of the cluster's barrier, even and odd.
+    published: [Published; 2],
+    /// The last visit of each thread of the cluster, by rank and thread.
+    visits: Vec<Option<Visit>>,
 }
 
 fn join(into: &mut [u32], from: &[u32]) {
@@ -90,14 +158,17 @@ pub(crate) type Misuse = &'static str;
 const NOT_MADE: Misuse = "no barrier was made there";
 
 impl Order {
-    pub(crate) fn new(threads: usize) -> Self {
-        let agents = 2 * threads + 1;
+    /// The order of a block of so many threads, with its rank in the cluster.
+    pub(crate) fn new(threads: usize, rank: u8) -> Self {
+        // Threads, their copies, the engine, and the cluster's barrier.
+        let agents = 2 * threads + 2;
         let mut clocks = vec![vec![0; agents]; threads];
         for (thread, clock) in clocks.iter_mut().enumerate() {
             clock[thread] = 1;
         }
         Self {
             threads,
+            rank,
             clocks,
             copies: vec![1; threads],
             engine: 1,
@@ -105,11 +176,28 @@ impl Order {
             warps: vec![Warp::default(); threads.div_ceil(32)],
             barriers: BTreeMap::new(),
             words: Vec::new(),
+            at_cluster: vec![AtCluster::default(); threads],
+            gathered: vec![0; agents],
+            published: Default::default(),
+            visits: Vec::new(),
         }
     }
 
     fn agents(&self) -> usize {
+        2 * self.threads + 2
+    }
+
+    /// The place in a clock of the last phase of the cluster's barrier.
+    fn cluster(&self) -> usize {
         2 * self.threads + 1
+    }
+
+    /// Whether a thread knows of another block's agent up to a clock, from a
+    /// phase of the cluster's barrier.
+    fn was_published(&self, phase: u32, rank: u8, agent: usize, clock: u32) -> bool {
+        self.published[phase as usize & 1]
+            .get(usize::from(rank))
+            .is_some_and(|known| known[agent] >= clock)
     }
 
     fn word(&mut self, word: usize) -> &mut Word {
@@ -121,20 +209,17 @@ impl Order {
 
     /// Notes a read, and gives the write that it is not ordered after.
     pub(crate) fn read(&mut self, word: usize, thread: u16, site: SiteId) -> Option<Clash> {
-        let threads = self.threads;
+        let (threads, rank) = (self.threads, self.rank);
         let own = self.clocks[usize::from(thread)][usize::from(thread)];
         let known = self.word(word);
         let (writer, clock) = (known.writer, known.clock);
-        let clash = Clash {
-            wrote: true,
-            copy: writer >= threads,
-            thread: known.thread,
-            site: known.site,
-        };
-        match known.readers.iter_mut().find(|reader| reader.0 == thread) {
-            Some(reader) => *reader = (thread, own, site),
-            None => known.readers.push((thread, own, site)),
-        }
+        let clash = known.written(threads, rank);
+        known.read_by(Reader {
+            rank,
+            thread,
+            clock: own,
+            site,
+        });
         (self.clocks[usize::from(thread)][writer] < clock).then_some(clash)
     }
 
@@ -148,29 +233,32 @@ impl Order {
         thread: u16,
         site: SiteId,
     ) -> Option<Clash> {
-        let threads = self.threads;
         self.word(word);
         let now = &self.clocks[usize::from(thread)];
-        let known = &mut self.words[word];
+        let known = &self.words[word];
         let mut clash = None;
         if now[known.writer] < known.clock {
-            clash = Some(Clash {
-                wrote: true,
-                copy: known.writer >= threads,
-                thread: known.thread,
-                site: known.site,
-            });
+            clash = Some(known.written(self.threads, self.rank));
         }
-        for &(reader, at, site) in &known.readers {
-            if reader != thread && now[usize::from(reader)] < at {
+        let phase = now[self.cluster()];
+        for reader in &known.readers {
+            let agent = usize::from(reader.thread);
+            let ordered = if reader.rank == self.rank {
+                reader.thread == thread || now[agent] >= reader.clock
+            } else {
+                self.was_published(phase, reader.rank, agent, reader.clock)
+            };
+            if !ordered {
                 clash.get_or_insert(Clash {
                     wrote: false,
                     copy: false,
-                    thread: reader,
-                    site,
+                    rank: reader.rank,
+                    thread: reader.thread,
+                    site: reader.site,
                 });
             }
         }
+        let known = &mut self.words[word];
         known.readers.clear();
         (known.writer, known.clock, known.thread, known.site) = (agent, clock, thread, site);
         clash
@@ -303,6 +391,122 @@ impl Order {
         join(&mut self.clocks[usize::from(thread)], &warp.published);
     }
 
+    /// A thread as other blocks of the cluster see it.
+    pub(crate) fn visitor(&self, thread: u16) -> Visitor {
+        let clock = &self.clocks[usize::from(thread)];
+        Visitor {
+            rank: self.rank,
+            thread,
+            clock: clock[usize::from(thread)],
+            phase: clock[self.cluster()],
+        }
+    }
+
+    /// Notes a read by a thread of another block, and gives the write that it is
+    /// not ordered after.
+    pub(crate) fn read_by_visitor(
+        &mut self,
+        word: usize,
+        visitor: Visitor,
+        site: SiteId,
+    ) -> Option<Clash> {
+        let Visitor {
+            rank,
+            thread,
+            clock,
+            phase,
+        } = visitor;
+        let visit = usize::from(rank) * self.threads + usize::from(thread);
+        if visit >= self.visits.len() {
+            self.visits.resize(visit + 1, None);
+        }
+        self.visits[visit] = Some(Visit {
+            rank,
+            thread,
+            site,
+            clock,
+        });
+        let (threads, own) = (self.threads, self.rank);
+        let known = self.word(word);
+        known.read_by(Reader {
+            rank,
+            thread,
+            clock,
+            site,
+        });
+        let (writer, written) = (known.writer, known.clock);
+        let clash = known.written(threads, own);
+        let ordered = written == 0 || self.was_published(phase, own, writer, written);
+        (!ordered).then_some(clash)
+    }
+
+    /// A thread arrives at the cluster's barrier.
+    pub(crate) fn arrive_at_cluster(&mut self, thread: u16, site: SiteId) -> Result<(), Misuse> {
+        let thread = usize::from(thread);
+        let at = &mut self.at_cluster[thread];
+        if at.arrivals != at.waits {
+            return Err("the thread has arrived at the cluster's barrier and not waited since");
+        }
+        at.arrivals += 1;
+        at.site = site;
+        join(&mut self.gathered, &self.clocks[thread]);
+        self.clocks[thread][thread] += 1;
+        Ok(())
+    }
+
+    /// The phase of the cluster's barrier that a thread waits for.
+    pub(crate) fn phase_of_cluster(&self, thread: u16) -> Result<u32, Misuse> {
+        let at = &self.at_cluster[usize::from(thread)];
+        if at.arrivals == at.waits {
+            return Err("the thread waits for the cluster's barrier and has not arrived");
+        }
+        Ok(at.arrivals)
+    }
+
+    /// Whether a thread has arrived at the cluster's barrier and not waited since.
+    pub(crate) fn has_arrived(&self, thread: u16) -> bool {
+        self.left_arrived(thread).is_some()
+    }
+
+    /// What the threads of this block knew when they arrived at the cluster's
+    /// barrier.
+    pub(crate) fn gathered(&self) -> &[u32] {
+        &self.gathered
+    }
+
+    /// A phase of the cluster's barrier has ended.
+    pub(crate) fn end_cluster_phase(&mut self, phase: u32, published: Published) {
+        self.published[phase as usize & 1] = published;
+    }
+
+    /// A thread has waited for a phase of the cluster's barrier.
+    pub(crate) fn leave_cluster(&mut self, thread: u16, phase: u32) {
+        let (thread, cluster) = (usize::from(thread), self.cluster());
+        self.at_cluster[thread].waits = phase;
+        let clock = &mut self.clocks[thread];
+        if let Some(known) = self.published[phase as usize & 1].get(usize::from(self.rank)) {
+            join(clock, known);
+        }
+        clock[cluster] = clock[cluster].max(phase);
+    }
+
+    /// The place of an arrival at the cluster's barrier that the thread has not
+    /// waited after.
+    pub(crate) fn left_arrived(&self, thread: u16) -> Option<SiteId> {
+        let at = &self.at_cluster[usize::from(thread)];
+        (at.arrivals != at.waits).then_some(at.site)
+    }
+
+    /// Reads by other blocks' threads before which this block may have ended.
+    pub(crate) fn late_visits(&self) -> impl Iterator<Item = Visit> {
+        let cluster = self.cluster();
+        let phase = self.clocks.iter().map(|clock| clock[cluster]).max();
+        let phase = phase.unwrap_or(0);
+        self.visits.iter().flatten().copied().filter(move |visit| {
+            !self.was_published(phase, visit.rank, usize::from(visit.thread), visit.clock)
+        })
+    }
+
     /// All threads have passed a barrier of the block.
     pub(crate) fn pass_block(&mut self) {
         let mut all = vec![0; self.agents()];
@@ -312,6 +516,30 @@ impl Order {
         for (thread, clock) in self.clocks.iter_mut().enumerate() {
             clock.copy_from_slice(&all);
             clock[thread] += 1;
+        }
+    }
+}
+
+impl Word {
+    /// The last write, as one side of a conflict.
+    fn written(&self, threads: usize, rank: u8) -> Clash {
+        Clash {
+            wrote: true,
+            copy: self.writer >= threads,
+            rank,
+            thread: self.thread,
+            site: self.site,
+        }
+    }
+
+    fn read_by(&mut self, new: Reader) {
+        let known = self
+            .readers
+            .iter_mut()
+            .find(|reader| (reader.rank, reader.thread) == (new.rank, new.thread));
+        match known {
+            Some(reader) => *reader = new,
+            None => self.readers.push(new),
         }
     }
 }
@@ -332,7 +560,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_read_after_it_has_landed() {
-        let mut order = Order::new(64);
+        let mut order = Order::new(64, 0);
         assert!(order.copy(0, 3, 7).is_none());
         assert!(
             order.read(0, 3, 8).is_some_and(|clash| clash.copy),
@@ -356,7 +584,7 @@ mod tests {
 
     #[test]
     fn a_barrier_orders_those_that_wait_for_it() {
-        let mut order = Order::new(64);
+        let mut order = Order::new(64, 0);
         order.make_barrier(16, 2);
         order.copy(0, 1, 7);
         order.arrive(16, 1, 0, true).unwrap();
@@ -383,7 +611,7 @@ mod tests {
 
     #[test]
     fn too_many_arrivals_and_none_made_are_misuse() {
-        let mut order = Order::new(32);
+        let mut order = Order::new(32, 0);
         assert!(order.arrive(0, 0, 0, false).is_err());
         order.make_barrier(0, 1);
         order.arrive(0, 0, 4, false).unwrap();
@@ -395,7 +623,7 @@ mod tests {
 
     #[test]
     fn a_warp_passes_together() {
-        let mut order = Order::new(40);
+        let mut order = Order::new(40, 0);
         order.write(0, 32, 1);
         let over = order.enter_warp(32);
         for thread in 33..40 {

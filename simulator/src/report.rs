@@ -1,6 +1,6 @@
 //! What a simulation found, in structures and as tables.
 
-use crate::counters::{Counters, GlobalCounters, Metric, SharedCounters};
+use crate::counters::{ClusterCounters, Counters, GlobalCounters, Metric, SharedCounters};
 use crate::fault::{Fault, FaultKind};
 use crate::occupancy::Occupancy;
 use crate::sites::Place;
@@ -39,6 +39,8 @@ pub struct LaunchReport {
     pub kernel: &'static str,
     /// Blocks in the grid: x, y, z.
     pub grid: [u32; 3],
+    /// Blocks in a cluster, along x; 1 where there are none.
+    pub cluster: u32,
     /// Threads in a block: x, y, z.
     pub block: [u32; 3],
     /// Shared memory of a block, in bytes.
@@ -263,6 +265,20 @@ const SHARED: [&str; 8] = [
     "wavefronts if joined",
 ];
 
+fn cluster_row(name: String, counters: &ClusterCounters) -> Vec<String> {
+    vec![
+        name,
+        count(counters.requests),
+        count(counters.bytes_requested),
+    ]
+}
+
+const CLUSTER: [&str; 3] = [
+    "shared memory of the cluster",
+    "requests",
+    "bytes requested",
+];
+
 impl LaunchReport {
     fn write_table(&self, by_line: bool, text: &mut String) {
         let Counters {
@@ -270,14 +286,19 @@ impl LaunchReport {
             global_store,
             shared_load,
             shared_store,
+            cluster_load,
             flops,
             barriers,
             barrier_instructions,
         } = &self.counters;
         text.push_str(&format!(
-            "\n{}: grid {}, block {}, {} bytes of shared memory a block\n",
+            "\n{}: grid {}{}, block {}, {} bytes of shared memory a block\n",
             self.kernel,
             extent(self.grid),
+            match self.cluster {
+                1 => String::new(),
+                blocks => format!(" in clusters of {blocks}"),
+            },
             extent(self.block),
             count(u64::from(self.shared_bytes)),
         ));
@@ -313,6 +334,13 @@ impl LaunchReport {
             ];
             text.push_str(&align(&rows, "  "));
         }
+        if cluster_load.requests > 0 {
+            rows = vec![
+                cells(&CLUSTER),
+                cluster_row("  load".to_owned(), cluster_load),
+            ];
+            text.push_str(&align(&rows, "  "));
+        }
         if by_line {
             self.write_lines(text);
         }
@@ -321,6 +349,7 @@ impl LaunchReport {
     fn write_lines(&self, text: &mut String) {
         let mut global = vec![cells(&GLOBAL)];
         let mut shared = vec![cells(&SHARED)];
+        let mut cluster = vec![cells(&CLUSTER)];
         let mut other = vec![cells(&["elsewhere", "FLOPs", "barriers"])];
         for line in &self.lines {
             let counters = &line.counters;
@@ -344,6 +373,9 @@ impl LaunchReport {
                     shared.push(shared_row(name(what), accesses));
                 }
             }
+            if counters.cluster_load.requests > 0 {
+                cluster.push(cluster_row(name("load"), &counters.cluster_load));
+            }
             if counters.flops.total() > 0 || counters.barriers > 0 {
                 other.push(vec![
                     format!("  {}", line.place),
@@ -353,7 +385,7 @@ impl LaunchReport {
             }
         }
         text.push_str("  by line\n");
-        for rows in [global, shared, other] {
+        for rows in [global, shared, cluster, other] {
             if rows.len() > 1 {
                 text.push_str(&align(&rows, "  "));
             }

@@ -466,14 +466,15 @@ fn run_launch(
         max_steps: options.max_steps,
         stack_bytes: options.stack_bytes.max(16 << 10),
     });
-    let blocks = launch.grid().count();
-    let threads = launch.block().count();
+    let together = context.cluster_blocks() as u64;
+    let clusters = launch.grid().count() / together;
+    let threads = launch.block().count() * together;
     let workers = (rayon::current_num_threads() as u64)
         .min(MAX_STACKS / threads)
-        .min(blocks)
+        .min(clusters)
         .max(1);
     // Chunks, so that tiny blocks don't fight over the counter.
-    let chunk = (blocks / (workers * 64)).clamp(1, 64);
+    let chunk = (clusters / (workers * 64)).clamp(1, 64);
     let next = AtomicU64::new(0);
     let findings = (0..workers)
         .into_par_iter()
@@ -481,11 +482,11 @@ fn run_launch(
             let mut worker = Worker::new(Arc::clone(&context));
             loop {
                 let first = next.fetch_add(chunk, Ordering::Relaxed);
-                if first >= blocks {
+                if first >= clusters {
                     return Ok(worker.into_findings());
                 }
-                for block in first..(first + chunk).min(blocks) {
-                    worker.run_block(block)?;
+                for cluster in first..(first + chunk).min(clusters) {
+                    worker.run_cluster(cluster)?;
                 }
             }
         })
@@ -562,6 +563,7 @@ fn launch_report(
     LaunchReport {
         kernel: launch.entry().name,
         grid: extent(launch.grid()),
+        cluster: launch.cluster_blocks().max(1),
         block: extent(launch.block()),
         shared_bytes,
         arithmetic_intensity: total.arithmetic_intensity(),

@@ -1,4 +1,4 @@
-//! The shared memory of the running block.
+//! The shared memory of a block.
 //!
 //! Arrays lie one after the other, aligned to 16 bytes, as ptxas lays them out,
 //! so that an address has the bank it would have. In addresses that kernels
@@ -6,8 +6,8 @@
 //! its end names no other array.
 //!
 //! Arrays of the dynamic shared memory lie here like any other. Epochs order what
-//! barriers of the whole block order; in blocks that copy asynchronously,
-//! [`Order`](crate::order::Order) says what is a race.
+//! barriers of the whole block order; in blocks that copy asynchronously or are
+//! of a cluster, [`Order`](crate::order::Order) says what is a race.
 
 use crate::fault::FaultKind;
 use crate::history::{Actor, History};
@@ -116,6 +116,16 @@ impl SharedMemory {
         }
         let finding = conflict.map(|other| Finding::race(FaultKind::SharedRace, other));
         (self.words[word], finding)
+    }
+
+    /// Reads a word for another block of the cluster. What it is ordered after,
+    /// [`Order`](crate::order::Order) knows.
+    pub(crate) fn peek(&self, word: usize) -> (u32, Option<Finding>) {
+        if !self.shadow[word].written_since(self.since) {
+            let finding = Finding::uninitialized(FaultKind::UninitializedShared);
+            return (POISON, Some(finding));
+        }
+        (self.words[word], None)
     }
 
     #[inline]

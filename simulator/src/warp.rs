@@ -46,11 +46,12 @@ const MAX_ROWS: usize = 1 << 14;
 
 type Row = [u64; LANES];
 
-/// What kind of access a site makes: 2 spaces, load or store, 3 widths.
+/// What kind of access a site makes: 2 spaces, load or store, 3 widths; and loads
+/// from the cluster's shared memory, 3 widths.
 #[derive(Clone, Copy)]
 pub(crate) struct AccessKind(u8);
 
-const KINDS: usize = 12;
+const KINDS: usize = 15;
 
 impl AccessKind {
     /// `bytes` is 4, 8 or 16.
@@ -64,8 +65,18 @@ impl AccessKind {
         Self(space + u8::from(store) * 3 + width)
     }
 
+    /// A load from the shared memory of a block of the cluster.
+    #[inline]
+    pub(crate) fn of_cluster(bytes: usize) -> Self {
+        Self(12 + bytes.trailing_zeros() as u8 - 2)
+    }
+
+    fn cluster(self) -> bool {
+        self.0 >= 12
+    }
+
     fn shared(self) -> bool {
-        self.0 >= 6
+        (6..12).contains(&self.0)
     }
 
     fn store(self) -> bool {
@@ -223,6 +234,14 @@ impl SiteLog {
             let counters = shared(kind, site, counters);
             for i in 0..rows {
                 self.count_shared(i, counters);
+            }
+        } else if kind.cluster() {
+            let counters = &mut at(site, counters).cluster_load;
+            for mask in &self.masks[..rows] {
+                let lanes = u64::from(mask.count_ones());
+                counters.requests += 1;
+                counters.accesses += lanes;
+                counters.bytes_requested += lanes * kind.bytes();
             }
         } else {
             let counters = at(site, counters);

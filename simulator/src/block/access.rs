@@ -39,7 +39,7 @@ impl State {
 
     #[inline]
     fn load_shared(&mut self, site: SiteId, access: &Access, value: &mut [u8]) {
-        match self.shared.locate(access.address, value.len()) {
+        match self.block.shared.locate(access.address, value.len()) {
             Err(outside) => {
                 let detail = format!("load of {} bytes", value.len());
                 self.report_shared(
@@ -53,27 +53,42 @@ impl State {
                 poison(value);
             }
             Ok((array, first)) => {
-                self.touch(site, SHARED_BIT + array as u32);
                 self.record(site, access, false, value.len());
-                let by = self.actor(site);
-                let mut finding = None;
-                for (i, bytes) in value.chunks_exact_mut(4).enumerate() {
-                    let (word, mut found) = self.shared.read(first + i, by);
-                    if let Some(order) = &mut self.order {
-                        // Epochs know too little here; what they find beside
-                        // races still holds.
-                        let clash = order.read(first + i, by.thread, site);
-                        found = found
-                            .filter(|found| found.kind != FaultKind::SharedRace)
-                            .or(clash.map(clashed));
-                    }
-                    bytes.copy_from_slice(&word.to_ne_bytes());
-                    finding = finding.or(found.map(|found| (first + i, found)));
-                }
-                if let Some((word, finding)) = finding {
-                    self.shared_finding(site, access, array, word, finding, "read");
-                }
+                self.read_shared(site, access, array, first, value);
             }
+        }
+    }
+
+    /// Reads the words from `first` on of the running block's shared memory.
+    #[inline]
+    pub(super) fn read_shared(
+        &mut self,
+        site: SiteId,
+        access: &Access,
+        array: usize,
+        first: usize,
+        value: &mut [u8],
+    ) {
+        self.touch(site, SHARED_BIT + array as u32);
+        let by = self.actor(site);
+        let mut finding = None;
+        for (i, bytes) in value.chunks_exact_mut(4).enumerate() {
+            let (word, mut found) = self.block.shared.read(first + i, by);
+            if let Some(order) = &mut self.block.order {
+                // Epochs know too little here; what they find beside races
+                // still holds.
+                let clash = order.read(first + i, by.thread, site);
+                found = found
+                    .filter(|found| found.kind != FaultKind::SharedRace)
+                    .or(clash.map(clashed));
+            }
+            bytes.copy_from_slice(&word.to_ne_bytes());
+            if let Some(found) = found {
+                finding.get_or_insert((first + i, found));
+            }
+        }
+        if let Some((word, finding)) = finding {
+            self.shared_finding(site, access, array, word, finding, "read");
         }
     }
 
@@ -87,11 +102,12 @@ impl State {
         finding: Finding,
         what: &str,
     ) {
-        let array = self.shared.array(array);
+        let array = self.block.shared.array(array);
         let offset = word as i64 * 4 - i64::from(array.start);
         let detail = describe(what, finding.detail.text());
         let array = Some((array, offset));
-        self.report_shared(finding.kind, site, access, array, finding.other, detail);
+        let other = self.other(&finding);
+        self.report_shared(finding.kind, site, access, array, other, detail);
     }
 
     #[cold]
@@ -105,7 +121,8 @@ impl State {
     ) {
         let detail = describe(what, finding.detail.text());
         let array = Some((span.array, span.word as i64 * 4));
-        self.report_global(finding.kind, site, access, array, finding.other, detail);
+        let other = self.other(&finding);
+        self.report_global(finding.kind, site, access, array, other, detail);
     }
 
     #[inline]
@@ -129,14 +146,16 @@ impl State {
                     let memory = &self.context.memory;
                     let (word, found) = if tracked {
                         let element = access.element_bytes;
-                        self.accesses.read(memory, span, element, by)
+                        self.block.accesses.read(memory, span, element, by)
                     } else {
                         let (word, initialised) = memory.read(span);
                         let found = Finding::uninitialized(FaultKind::UninitializedGlobal);
                         (word, (!initialised).then_some(found))
                     };
                     bytes.copy_from_slice(&word.to_ne_bytes());
-                    finding = finding.or(found.map(|found| (span, found)));
+                    if let Some(found) = found {
+                        finding.get_or_insert((span, found));
+                    }
                 }
                 if let Some((span, finding)) = finding {
                     self.global_finding(site, access, span, finding, "read");
@@ -159,7 +178,7 @@ impl State {
 
     #[inline]
     fn store_shared(&mut self, site: SiteId, access: &Access, value: &[u8]) {
-        match self.shared.locate(access.address, value.len()) {
+        match self.block.shared.locate(access.address, value.len()) {
             Err(outside) => {
                 let detail = format!("store of {} bytes", value.len());
                 self.report_shared(
@@ -177,11 +196,13 @@ impl State {
                 let by = self.actor(site);
                 let mut finding = None;
                 for (i, word) in words(value).enumerate() {
-                    let mut found = self.shared.write(first + i, word, by);
-                    if let Some(order) = &mut self.order {
+                    let mut found = self.block.shared.write(first + i, word, by);
+                    if let Some(order) = &mut self.block.order {
                         found = order.write(first + i, by.thread, site).map(clashed);
                     }
-                    finding = finding.or(found.map(|found| (first + i, found)));
+                    if let Some(found) = found {
+                        finding.get_or_insert((first + i, found));
+                    }
                 }
                 if let Some((word, finding)) = finding {
                     self.shared_finding(site, access, array, word, finding, "write");
@@ -207,10 +228,13 @@ impl State {
                 for (i, word) in words(value).enumerate() {
                     let mut span = span;
                     span.word += i;
-                    let found = self
-                        .accesses
-                        .write(span, word, access.element_bytes, by, overlap);
-                    finding = finding.or(found.map(|found| (span, found)));
+                    let found =
+                        self.block
+                            .accesses
+                            .write(span, word, access.element_bytes, by, overlap);
+                    if let Some(found) = found {
+                        finding.get_or_insert((span, found));
+                    }
                 }
                 if let Some((span, finding)) = finding {
                     self.global_finding(site, access, span, finding, "write");
@@ -238,9 +262,9 @@ impl State {
                 self.report_global(kind, site, access, array, None, detail);
             }
             Space::Shared => {
-                let array = match self.shared.locate(access.address, bytes) {
+                let array = match self.block.shared.locate(access.address, bytes) {
                     Ok((array, word)) => {
-                        let array = self.shared.array(array);
+                        let array = self.block.shared.array(array);
                         Some((array, word as i64 * 4 - i64::from(array.start)))
                     }
                     Err(outside) => outside.array,
@@ -252,11 +276,11 @@ impl State {
 
     pub(super) fn declare_shared(&mut self, name: &'static str, bytes: u32, site: Site) -> u64 {
         let limit = self.context.shared_limit;
-        let (address, fits) = self.shared.declare(name, bytes, limit);
+        let (address, fits) = self.block.shared.declare(name, bytes, limit);
         if !self.shared_arrays.contains(&name) {
             self.shared_arrays.push(name);
         }
-        self.shared_bytes = self.shared_bytes.max(self.shared.used());
+        self.shared_bytes = self.shared_bytes.max(self.block.shared.used());
         if !fits {
             let mut fault = RawFault::new(FaultKind::SharedMemoryLimit);
             fault.by = Some(self.me());
@@ -265,7 +289,7 @@ impl State {
             fault.array_bytes = u64::from(bytes);
             fault.detail = Cow::Owned(format!(
                 "the block's arrays take {} bytes, and {limit} may be declared",
-                self.shared.used()
+                self.block.shared.used()
             ));
             self.report(fault);
         }
@@ -280,7 +304,7 @@ pub(super) fn misaligned(address: u64, bytes: usize) -> bool {
     address & (bytes.min(16) as u64 - 1) != 0
 }
 
-fn poison(value: &mut [u8]) {
+pub(super) fn poison(value: &mut [u8]) {
     for bytes in value.chunks_exact_mut(4) {
         bytes.copy_from_slice(&POISON.to_ne_bytes());
     }
@@ -295,7 +319,7 @@ pub(super) fn words(value: &[u8]) -> impl Iterator<Item = u32> {
         .map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-fn describe(what: &str, detail: &str) -> String {
+pub(super) fn describe(what: &str, detail: &str) -> String {
     if detail.is_empty() {
         what.to_owned()
     } else {

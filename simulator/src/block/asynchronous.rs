@@ -15,10 +15,12 @@ use std::borrow::Cow;
 
 impl State {
     /// The order of the block's doings, which begins with the first call.
-    fn order(&mut self) -> &mut Order {
+    pub(super) fn order(&mut self) -> &mut Order {
         let threads = self.context.launch.block().count() as usize;
-        self.order
-            .get_or_insert_with(|| Box::new(Order::new(threads)))
+        let rank = self.rank as u8;
+        self.block
+            .order
+            .get_or_insert_with(|| Box::new(Order::new(threads, rank)))
     }
 
     /// Copies `value` to shared memory, by the running thread's copies or by the
@@ -29,7 +31,7 @@ impl State {
         if misaligned(access.address, value.len()) {
             return self.misaligned(site, access, value.len(), "copy");
         }
-        match self.shared.locate(access.address, value.len()) {
+        match self.block.shared.locate(access.address, value.len()) {
             Err(outside) => {
                 let detail = format!("copy of {} bytes", value.len());
                 let array = outside.array;
@@ -44,7 +46,7 @@ impl State {
                 let by = self.actor(site);
                 let mut finding = None;
                 for (i, word) in words(value).enumerate() {
-                    let _ = self.shared.write(first + i, word, by);
+                    let _ = self.block.shared.write(first + i, word, by);
                     let thread = self.thread;
                     let order = self.order();
                     let clash = if engine {
@@ -130,7 +132,7 @@ impl State {
         }
     }
 
-    fn misuse(&mut self, misuse: Option<Misuse>, site: Site) {
+    pub(super) fn misuse(&mut self, misuse: Option<Misuse>, site: Site) {
         if let Some(detail) = misuse {
             let mut fault = RawFault::new(FaultKind::BarrierMisuse);
             fault.by = Some(self.me());
@@ -150,7 +152,10 @@ pub(super) fn clashed(clash: Clash) -> Finding {
         FaultKind::SharedRace
     };
     let did = if clash.wrote { Did::Wrote } else { Did::Read };
-    Finding::race(kind, (did, clash.thread, clash.site))
+    Finding {
+        rank: Some(clash.rank),
+        ..Finding::race(kind, (did, clash.thread, clash.site))
+    }
 }
 
 impl Asynchronous for BlockMachine {

@@ -5,12 +5,12 @@ use super::schedule::{Cancelled, Pause};
 use super::state::State;
 use crate::sites::SiteId;
 use corosensei::Yielder;
-use kernels::gpu::host::{Access, Asynchronous, Machine, Operation, Position, Site};
+use kernels::gpu::host::{Access, Asynchronous, Clusters, Machine, Operation, Position, Site};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::{panic, ptr};
 
-/// The machine behind the device API while a block runs.
+/// The machine behind the device API while a cluster's blocks run.
 pub(super) struct BlockMachine {
     pub(super) context: Arc<Context>,
     pub(super) position: Cell<Position>,
@@ -39,7 +39,7 @@ impl BlockMachine {
     }
 
     /// Suspends the running thread until the scheduler resumes it.
-    fn suspend(&self, pause: Pause) {
+    pub(super) fn suspend(&self, pause: Pause) {
         let yielder = self.yielder.get();
         // SAFETY: `yielder` is the running coroutine's own: its body sets it
         // before it calls the kernel, and the scheduler sets it again before
@@ -116,6 +116,10 @@ impl Machine for BlockMachine {
     }
 
     fn asynchronous(&self) -> Option<&dyn Asynchronous> {
+        Some(self)
+    }
+
+    fn clusters(&self) -> Option<&dyn Clusters> {
         Some(self)
     }
 }

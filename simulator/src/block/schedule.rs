@@ -1,31 +1,40 @@
-//! Runs a block's threads as coroutines.
+//! Runs the threads of a cluster's blocks as coroutines.
 //!
-//! Threads of a block run one at a time, in order, each until it comes to a
-//! barrier, to a wait or to its end. When all have, the block decides:
+//! Threads run one at a time, block after block in order, each until it comes to
+//! a barrier, to a wait or to its end. When all have, it is decided who goes on:
 //!
-//! - all threads stand at one barrier: they pass it, and a new epoch starts;
-//! - some wait for a condition: all those look again, unless nothing has
-//!   happened since they last did, which is a deadlock;
-//! - some have returned, or stand at another barrier: a barrier divergence.
+//! - all threads of a block stand at one barrier: they pass it, and a new epoch
+//!   starts;
+//! - none of them waits, and some have returned or stand at another barrier: a
+//!   barrier divergence;
+//! - all threads of the cluster have arrived at its barrier: those that wait there
+//!   go on;
+//! - some wait for a condition: all those look again, unless nothing has happened
+//!   since they last did, which is a deadlock.
+//!
+//! Where nobody goes on, the cluster's barrier is one that not all reached.
 //!
 //! A kernel can behave differently under another order of its threads only if
 //! it has a race, and races are found whatever the order: they follow from who
 //! touched what between which barriers.
 //!
-//! A block that cannot go on is abandoned: its suspended threads are resumed
-//! once more and unwind, so that their stacks can be used again. Unwinding
-//! starts by `resume_unwind`, which calls no panic hook.
+//! A block that cannot go on is abandoned, and with it its cluster: the suspended
+//! threads are resumed once more and unwind, so that their stacks can be used
+//! again. Unwinding starts by `resume_unwind`, which calls no panic hook.
 
 use super::machine::BlockMachine;
 use super::panics::{KernelPanic, LAST_PANIC, in_kernel};
+use super::state::State;
 use super::unravel;
 use crate::fault::{FaultKind, RawFault, ThreadId};
 use crate::sites::SiteId;
 use crate::warp::LANES;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use kernels::gpu::host::Position;
 use kernels::launch::Dim3;
 use std::borrow::Cow;
+use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::{io, ptr};
 
@@ -37,6 +46,8 @@ const QUANTUM: u32 = 1024;
 #[derive(Clone, Copy)]
 pub(super) enum Pause {
     Barrier(SiteId),
+    /// For that phase of the cluster's barrier to end.
+    Cluster(SiteId, u32),
     Wait(SiteId),
     Quantum(SiteId),
 }
@@ -56,6 +67,7 @@ enum Status {
     Ready,
     Running,
     Barrier(SiteId),
+    Cluster(SiteId, u32),
     Wait(SiteId),
     Returned,
     Panicked,
@@ -71,18 +83,35 @@ struct Thread {
     steps: u64,
 }
 
-/// One block, while it runs.
-pub(super) struct BlockRun<'a> {
-    machine: &'a BlockMachine,
-    stacks: &'a mut Vec<DefaultStack>,
-    threads: Vec<Thread>,
-    extent: Dim3,
+/// Where the threads of a block stand.
+#[derive(Default)]
+struct Standing {
+    returned: usize,
+    /// For a condition.
+    waiting: usize,
+    /// For the cluster's barrier.
+    at_cluster: usize,
+    /// The first thread at a barrier of the block, and the first at another.
+    barrier: Option<(usize, SiteId)>,
+    elsewhere: Option<(usize, SiteId)>,
+    panicked: bool,
 }
 
-impl<'a> BlockRun<'a> {
+/// The blocks of a cluster, while they run.
+pub(super) struct ClusterRun<'a> {
+    machine: &'a BlockMachine,
+    stacks: &'a mut Vec<DefaultStack>,
+    /// Block after block.
+    threads: Vec<Thread>,
+    extent: Dim3,
+    /// Threads of a block.
+    of_block: usize,
+}
+
+impl<'a> ClusterRun<'a> {
     pub(super) fn new(machine: &'a BlockMachine, stacks: &'a mut Vec<DefaultStack>) -> Self {
         let extent = machine.context.launch.block();
-        let threads = (0..extent.count())
+        let threads = (0..machine.context.cluster_threads())
             .map(|_| Thread {
                 coroutine: None,
                 yielder: ptr::null(),
@@ -95,83 +124,151 @@ impl<'a> BlockRun<'a> {
             stacks,
             threads,
             extent,
+            of_block: extent.count() as usize,
         }
+    }
+
+    fn blocks(&self) -> usize {
+        self.threads.len() / self.of_block
+    }
+
+    /// The threads of a block.
+    fn threads_of(&self, rank: usize) -> Range<usize> {
+        rank * self.of_block..(rank + 1) * self.of_block
     }
 
     /// Whether all threads came to their end.
     pub(super) fn run_to_end(&mut self) -> io::Result<bool> {
         let mut progress_before = None;
         loop {
-            for first in (0..self.threads.len()).step_by(LANES) {
-                if !self.run_warp(first)? {
-                    return Ok(false);
-                }
-            }
-            let mut returned = 0;
-            let mut waiting = 0;
-            let mut barrier = None;
-            let mut elsewhere = None;
-            for (i, thread) in self.threads.iter().enumerate() {
-                match thread.status {
-                    Status::Returned => returned += 1,
-                    Status::Wait(_) => waiting += 1,
-                    Status::Barrier(site) => match barrier {
-                        None => barrier = Some((i, site)),
-                        Some((_, known)) if known != site => {
-                            elsewhere.get_or_insert((i, site));
-                        }
-                        Some(_) => {}
-                    },
-                    // A panic ends the block: what follows would follow from it.
-                    Status::Panicked => return Ok(false),
-                    Status::Ready | Status::Running => {}
-                }
-            }
-            if returned == self.threads.len() {
-                return Ok(true);
-            }
-            if waiting > 0 {
-                let progress = self.machine.progress.get();
-                if progress_before == Some(progress) {
-                    self.report_deadlock(returned, waiting);
-                    return Ok(false);
-                }
-                progress_before = Some(progress);
-                for thread in &mut self.threads {
-                    if matches!(thread.status, Status::Wait(_)) {
-                        thread.status = Status::Ready;
+            for rank in 0..self.blocks() {
+                self.enter(rank);
+                for first in self.threads_of(rank).step_by(LANES) {
+                    if !self.run_warp(first)? {
+                        return Ok(false);
                     }
                 }
-                continue;
             }
-            let Some((first, site)) = barrier else {
-                return Ok(false);
-            };
-            if returned > 0 || elsewhere.is_some() {
-                self.report_divergence(first, site, elsewhere, returned);
+            let mut moving = false;
+            let mut total = Standing::default();
+            for rank in 0..self.blocks() {
+                let standing = self.standing(rank);
+                // A panic ends the block: what follows would follow from it.
+                if standing.panicked {
+                    return Ok(false);
+                }
+                if standing.waiting + standing.at_cluster == 0
+                    && let Some((first, site)) = standing.barrier
+                {
+                    if standing.returned > 0 || standing.elsewhere.is_some() {
+                        self.report_divergence(rank, first, site, &standing);
+                        return Ok(false);
+                    }
+                    self.pass_barrier(rank, site);
+                    moving = true;
+                }
+                total.returned += standing.returned;
+                total.waiting += standing.waiting;
+                total.at_cluster += standing.at_cluster;
+            }
+            if total.returned == self.threads.len() {
+                self.machine.state.borrow_mut().end_cluster();
+                return Ok(true);
+            }
+            if total.at_cluster > 0 {
+                moving |= self.pass_cluster();
+            }
+            if total.waiting > 0 {
+                let progress = self.machine.progress.get();
+                if moving || progress_before != Some(progress) {
+                    progress_before = Some(progress);
+                    for thread in &mut self.threads {
+                        if matches!(thread.status, Status::Wait(_)) {
+                            thread.status = Status::Ready;
+                        }
+                    }
+                    moving = true;
+                }
+            }
+            if !moving {
+                if total.waiting > 0 {
+                    self.report_deadlock(&total);
+                } else {
+                    self.report_cluster_divergence(&total);
+                }
                 return Ok(false);
             }
-            self.pass_barrier(site);
         }
     }
 
-    fn pass_barrier(&mut self, site: SiteId) {
+    /// Makes a block the one whose threads run.
+    fn enter(&self, rank: usize) {
         let state = &mut *self.machine.state.borrow_mut();
-        state.epoch += 1;
-        if let Some(order) = &mut state.order {
+        state.enter(rank);
+        let (grid, block) = (self.machine.context.launch.grid(), self.extent);
+        self.machine.position.set(Position {
+            thread_idx: [0; 3],
+            block_idx: unravel(state.block.number, grid),
+            block_dim: [block.x, block.y, block.z],
+            grid_dim: [grid.x, grid.y, grid.z],
+        });
+    }
+
+    fn standing(&self, rank: usize) -> Standing {
+        let mut standing = Standing::default();
+        for i in self.threads_of(rank) {
+            match self.threads[i].status {
+                Status::Returned => standing.returned += 1,
+                Status::Wait(_) => standing.waiting += 1,
+                Status::Cluster(..) => standing.at_cluster += 1,
+                Status::Barrier(site) => match standing.barrier {
+                    None => standing.barrier = Some((i, site)),
+                    Some((_, known)) if known != site => {
+                        standing.elsewhere.get_or_insert((i, site));
+                    }
+                    Some(_) => {}
+                },
+                Status::Panicked => standing.panicked = true,
+                Status::Ready | Status::Running => {}
+            }
+        }
+        standing
+    }
+
+    fn pass_barrier(&mut self, rank: usize, site: SiteId) {
+        let state = &mut *self.machine.state.borrow_mut();
+        let block = state.block_mut(rank);
+        block.epoch += 1;
+        if let Some(order) = &mut block.order {
             order.pass_block();
         }
         let counters = state.counters(site);
         counters.barriers += 1;
-        counters.barrier_instructions += self.threads.len().div_ceil(LANES) as u64;
-        for thread in &mut self.threads {
+        counters.barrier_instructions += self.of_block.div_ceil(LANES) as u64;
+        let own = self.threads_of(rank);
+        for thread in &mut self.threads[own] {
             thread.status = Status::Ready;
         }
     }
 
+    /// Lets those go on that wait for a phase of the cluster's barrier which has
+    /// ended. Whether there are any.
+    fn pass_cluster(&mut self) -> bool {
+        let ended = self.machine.state.borrow().barrier.phase;
+        let mut any = false;
+        for thread in &mut self.threads {
+            if matches!(thread.status, Status::Cluster(_, phase) if phase <= ended) {
+                thread.status = Status::Ready;
+                any = true;
+            }
+        }
+        any
+    }
+
     /// Runs a warp's ready lanes until none is. `false`: the block cannot go on.
     fn run_warp(&mut self, first: usize) -> io::Result<bool> {
-        let lanes = first..(first + LANES).min(self.threads.len());
+        let end = first / self.of_block * self.of_block + self.of_block;
+        let lanes = first..(first + LANES).min(end);
         loop {
             let mut running = 0;
             for i in lanes.clone() {
@@ -198,9 +295,10 @@ impl<'a> BlockRun<'a> {
     fn resume(&mut self, i: usize) -> io::Result<()> {
         let machine = self.machine;
         let thread = &mut self.threads[i];
-        machine.state.borrow_mut().thread = i as u16;
+        let in_block = i % self.of_block;
+        machine.state.borrow_mut().thread = in_block as u16;
         let mut position = machine.position.get();
-        position.thread_idx = unravel(i as u64, self.extent);
+        position.thread_idx = unravel(in_block as u64, self.extent);
         machine.position.set(position);
         machine.left.set(QUANTUM);
 
@@ -222,6 +320,10 @@ impl<'a> BlockRun<'a> {
         match result {
             CoroutineResult::Yield(Pause::Barrier(site)) => {
                 thread.status = Status::Barrier(site);
+                thread.steps = 0;
+            }
+            CoroutineResult::Yield(Pause::Cluster(site, phase)) => {
+                thread.status = Status::Cluster(site, phase);
                 thread.steps = 0;
             }
             CoroutineResult::Yield(Pause::Wait(site)) => {
@@ -275,6 +377,14 @@ impl<'a> BlockRun<'a> {
         state.log.fold_all(&mut state.counters);
     }
 
+    /// A thread of the cluster as faults name it.
+    fn id(&self, state: &State, thread: usize) -> ThreadId {
+        ThreadId {
+            block: state.number_of(thread / self.of_block),
+            thread: (thread % self.of_block) as u16,
+        }
+    }
+
     fn report_thread(
         &self,
         kind: FaultKind,
@@ -284,16 +394,13 @@ impl<'a> BlockRun<'a> {
     ) {
         let state = &mut *self.machine.state.borrow_mut();
         let mut fault = RawFault::new(kind);
-        fault.by = Some(ThreadId {
-            block: state.block,
-            thread: thread as u16,
-        });
+        fault.by = Some(self.id(state, thread));
         fault.site = site;
         fault.detail = detail.into();
         state.report(fault);
     }
 
-    fn report_deadlock(&self, returned: usize, waiting: usize) {
+    fn report_deadlock(&self, total: &Standing) {
         let first = self
             .threads
             .iter()
@@ -303,6 +410,9 @@ impl<'a> BlockRun<'a> {
                 _ => None,
             });
         if let Some((first, site)) = first {
+            let &Standing {
+                returned, waiting, ..
+            } = total;
             let at_barrier = self.threads.len() - returned - waiting;
             self.report_thread(
                 FaultKind::Deadlock,
@@ -316,44 +426,70 @@ impl<'a> BlockRun<'a> {
         }
     }
 
-    fn report_divergence(
-        &self,
-        first: usize,
-        site: SiteId,
-        elsewhere: Option<(usize, SiteId)>,
-        returned: usize,
-    ) {
+    /// Not all threads of a block came to the barrier where the first stands.
+    fn report_divergence(&self, rank: usize, first: usize, site: SiteId, standing: &Standing) {
         let state = &mut *self.machine.state.borrow_mut();
-        let id = |thread: usize| ThreadId {
-            block: state.block,
-            thread: thread as u16,
+        let of = |status: Status| {
+            let threads = self.threads_of(rank);
+            threads.filter(move |&i| self.threads[i].status == status)
         };
-        let threads = self.threads.len();
-        let here = self
-            .threads
-            .iter()
-            .filter(|thread| thread.status == Status::Barrier(site))
-            .count();
+        let (threads, returned) = (self.of_block, standing.returned);
+        let here = of(Status::Barrier(site)).count();
         let mut fault = RawFault::new(FaultKind::BarrierDivergence);
-        fault.by = Some(id(first));
+        fault.by = Some(self.id(state, first));
         fault.site = Some(site);
         fault.detail = Cow::Owned(format!(
             "{here} of {threads} threads wait here, {returned} have returned"
         ));
-        let gone = self
-            .threads
-            .iter()
-            .position(|thread| thread.status == Status::Returned);
-        fault.other = match (elsewhere, gone) {
-            (Some((other, site)), _) => {
-                Some(("waited for at another barrier", id(other), Some(site)))
-            }
-            (None, Some(other)) => Some(("missed", id(other), None)),
+        fault.other = match (standing.elsewhere, of(Status::Returned).next()) {
+            (Some((other, site)), _) => Some((ELSEWHERE, self.id(state, other), Some(site))),
+            (None, Some(other)) => Some((MISSED, self.id(state, other), None)),
             (None, None) => None,
         };
         state.report(fault);
     }
+
+    /// Some threads wait at the cluster's barrier, and no other can still come
+    /// there.
+    fn report_cluster_divergence(&self, total: &Standing) {
+        let state = &mut *self.machine.state.borrow_mut();
+        let first = self
+            .threads
+            .iter()
+            .enumerate()
+            .find_map(|(i, thread)| match thread.status {
+                Status::Cluster(site, _) => Some((i, site)),
+                _ => None,
+            });
+        let Some((first, site)) = first else { return };
+        let mut fault = RawFault::new(FaultKind::BarrierDivergence);
+        fault.by = Some(self.id(state, first));
+        fault.site = Some(site);
+        fault.detail = Cow::Owned(format!(
+            "{} of the cluster's {} threads have arrived, {} have returned",
+            state.barrier.arrived,
+            self.threads.len(),
+            total.returned
+        ));
+        fault.other = self.threads.iter().enumerate().find_map(|(i, thread)| {
+            let id = self.id(state, i);
+            let order = state.block_mut(i / self.of_block).order.as_ref();
+            if order.is_some_and(|order| order.has_arrived(id.thread)) {
+                return None;
+            }
+            match thread.status {
+                Status::Barrier(site) => Some((ELSEWHERE, id, Some(site))),
+                Status::Returned => Some((MISSED, id, None)),
+                _ => None,
+            }
+        });
+        state.report(fault);
+    }
 }
+
+/// What a thread did that does not come to a barrier.
+const ELSEWHERE: &str = "waited for at another barrier";
+const MISSED: &str = "missed";
 
 /// A coroutine that runs the kernel once.
 ///
@@ -376,7 +512,7 @@ fn start(stack: DefaultStack, machine: &BlockMachine) -> Threads {
         }
     };
     // SAFETY: the closure borrows the machine, which outlives the coroutine:
-    // `BlockRun` borrows it too, and `cancel` ends every coroutine before
-    // `run_block` returns.
+    // `ClusterRun` borrows it too, and `cancel` ends every coroutine before
+    // `run_cluster` returns.
     unsafe { Coroutine::with_stack_unchecked(stack, body) }
 }

@@ -1,16 +1,18 @@
 //! What is known of the running block, and how its faults are written down.
 
+use super::cluster::ClusterBarrier;
 use super::{Context, Findings};
 use crate::counters::Counters;
 use crate::fault::{ArrayId, FaultKind, FaultList, RawFault, ThreadId};
-use crate::history::{Actor, Conflict};
-use crate::memory::BlockAccesses;
+use crate::history::Actor;
+use crate::memory::{BlockAccesses, Finding};
 use crate::order::Order;
 use crate::shared::{SharedArray, SharedMemory};
 use crate::sites::{SiteCache, SiteId};
 use crate::warp::WarpLog;
 use kernels::gpu::host::{Access, Site};
 use std::borrow::Cow;
+use std::mem;
 use std::sync::Arc;
 
 /// Epochs start again before they would overflow.
@@ -19,26 +21,57 @@ const LAST_EPOCH: u32 = 1 << 31;
 /// Bit of the first shared array in [`Findings::touched`].
 pub(crate) const SHARED_BIT: u32 = 4;
 
-/// What a worker knows of the block that it runs, and has found so far.
+/// The other side of a conflict: what it did, who it is, and where.
+type Other = (&'static str, ThreadId, Option<SiteId>);
+
+/// A block, while its cluster runs. Kept from cluster to cluster.
+#[derive(Default)]
+pub(super) struct Block {
+    /// Its linear index in the grid.
+    pub(super) number: u64,
+    pub(super) epoch: u32,
+    pub(super) shared: SharedMemory,
+    /// In blocks that copy asynchronously, from their first such call on, and in
+    /// kernels that know clusters.
+    pub(super) order: Option<Box<Order>>,
+    pub(super) accesses: BlockAccesses,
+}
+
+/// What a worker knows of the cluster that it runs, and has found so far. A
+/// block without a cluster is one by itself.
 pub(super) struct State {
     pub(super) context: Arc<Context>,
     pub(super) cache: SiteCache,
     pub(super) log: WarpLog,
-    pub(super) shared: SharedMemory,
-    /// In blocks that copy asynchronously, from their first such call on.
-    pub(super) order: Option<Box<Order>>,
-    pub(super) accesses: BlockAccesses,
+    /// The block of the running thread.
+    pub(super) block: Block,
+    /// Its rank in the cluster.
+    pub(super) rank: usize,
+    /// The cluster's blocks by rank. The running one is not in its place.
+    pub(super) others: Vec<Block>,
+    pub(super) barrier: ClusterBarrier,
     pub(super) counters: Vec<Counters>,
     pub(super) touched: Vec<u32>,
     pub(super) shared_arrays: Vec<&'static str>,
     pub(super) shared_bytes: u32,
     pub(super) abandoned_blocks: u64,
     pub(super) faults: FaultList,
-    /// Faults found in the running block, to order them.
+    /// Faults found in the running cluster, to order them.
     pub(super) found: u64,
-    pub(super) block: u64,
     pub(super) thread: u16,
-    pub(super) epoch: u32,
+}
+
+impl Block {
+    fn begin(&mut self, number: u64, order: Option<Order>) {
+        if self.epoch >= LAST_EPOCH {
+            self.epoch = 0;
+            self.shared.forget();
+        }
+        self.epoch += 1;
+        self.number = number;
+        self.order = order.map(Box::new);
+        self.shared.begin_block(self.epoch);
+    }
 }
 
 impl State {
@@ -47,9 +80,10 @@ impl State {
             context,
             cache: SiteCache::new(),
             log: WarpLog::default(),
-            shared: SharedMemory::default(),
-            order: None,
-            accesses: BlockAccesses::default(),
+            block: Block::default(),
+            rank: 0,
+            others: Vec::new(),
+            barrier: ClusterBarrier::default(),
             counters: Vec::new(),
             touched: Vec::new(),
             shared_arrays: Vec::new(),
@@ -57,22 +91,50 @@ impl State {
             abandoned_blocks: 0,
             faults: FaultList::default(),
             found: 0,
-            block: 0,
             thread: 0,
-            epoch: 0,
         }
     }
 
-    pub(super) fn begin_block(&mut self, block: u64) {
-        if self.epoch >= LAST_EPOCH {
-            self.epoch = 0;
-            self.shared.forget();
+    /// Begins with the blocks of a cluster, the first of them given.
+    pub(super) fn begin_cluster(&mut self, first: u64) {
+        let size = self.context.cluster_blocks();
+        let knows_clusters = self.context.launch.entry().max_cluster > 1;
+        let threads = self.context.launch.block().count() as usize;
+        self.enter(0);
+        self.others.resize_with(size, Block::default);
+        for rank in 0..size {
+            let order = knows_clusters.then(|| Order::new(threads, rank as u8));
+            self.block_mut(rank).begin(first + rank as u64, order);
         }
-        self.epoch += 1;
-        self.block = block;
+        self.barrier = ClusterBarrier::default();
         self.found = 0;
-        self.order = None;
-        self.shared.begin_block(self.epoch);
+    }
+
+    /// Makes a block of the cluster the one whose threads run.
+    pub(super) fn enter(&mut self, rank: usize) {
+        if rank != self.rank {
+            mem::swap(&mut self.block, &mut self.others[self.rank]);
+            mem::swap(&mut self.block, &mut self.others[rank]);
+            self.rank = rank;
+        }
+    }
+
+    /// A block of the cluster.
+    pub(super) fn block_mut(&mut self, rank: usize) -> &mut Block {
+        if rank == self.rank {
+            &mut self.block
+        } else {
+            &mut self.others[rank]
+        }
+    }
+
+    /// The linear index in the grid of a block of the cluster.
+    pub(super) fn number_of(&self, rank: usize) -> u64 {
+        if rank == self.rank {
+            self.block.number
+        } else {
+            self.others[rank].number
+        }
     }
 
     pub(super) fn into_findings(self) -> Findings {
@@ -101,7 +163,7 @@ impl State {
         Actor {
             thread: self.thread,
             site,
-            epoch: self.epoch,
+            epoch: self.block.epoch,
         }
     }
 
@@ -121,7 +183,7 @@ impl State {
 
     pub(super) fn me(&self) -> ThreadId {
         ThreadId {
-            block: self.block,
+            block: self.block.number,
             thread: self.thread,
         }
     }
@@ -147,7 +209,7 @@ impl State {
         site: SiteId,
         access: &Access,
         array: Option<(usize, i64)>,
-        other: Option<Conflict>,
+        other: Option<Other>,
         detail: impl Into<Cow<'static, str>>,
     ) {
         let mut fault = self.access_fault(kind, site, access);
@@ -166,7 +228,7 @@ impl State {
         site: SiteId,
         access: &Access,
         array: Option<(SharedArray, i64)>,
-        other: Option<Conflict>,
+        other: Option<Other>,
         detail: impl Into<Cow<'static, str>>,
     ) {
         let mut fault = self.access_fault(kind, site, access);
@@ -178,17 +240,23 @@ impl State {
         self.finish_report(fault, other, detail.into());
     }
 
+    /// The other side of a conflict.
+    #[cold]
+    pub(super) fn other(&self, finding: &Finding) -> Option<Other> {
+        let (did, thread, site) = finding.other?;
+        let rank = finding.rank.map_or(self.rank, usize::from);
+        let block = self.number_of(rank);
+        Some((did.name(), ThreadId { block, thread }, Some(site)))
+    }
+
     fn finish_report(
         &mut self,
         mut fault: RawFault,
-        other: Option<Conflict>,
+        other: Option<Other>,
         detail: Cow<'static, str>,
     ) {
         fault.detail = detail;
-        fault.other = other.map(|(what, thread, site)| {
-            let block = self.block;
-            (what.name(), ThreadId { block, thread }, Some(site))
-        });
+        fault.other = other;
         self.report(fault);
     }
 }
