@@ -231,6 +231,7 @@ pub(crate) mod tests {
                 .map(|(kernel, seconds)| Row {
                     kernel: (*kernel).into(),
                     backend: "nvptx".into(),
+                    code: None,
                     precision: "f32".into(),
                     device: Some(0),
                     m: 64,
@@ -240,6 +241,7 @@ pub(crate) mod tests {
                     bytes: 3.0 * 4.0 * 64.0 * 64.0,
                     peak_flops: Some(60e12),
                     peak_bandwidth: Some(4e12),
+                    resources: None,
                     launch_seconds: None,
                     sustained: Some(Samples {
                         seconds: seconds.to_vec(),

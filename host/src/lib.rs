@@ -40,6 +40,7 @@
 //! | [`doctor`] | what a machine has and lacks |
 //! | [`report`] | tables for people |
 //! | [`registers`] | what ptxas says of each kernel |
+//! | [`resources`] | what the driver says of each kernel: registers, shared memory, occupancy |
 //! | [`error`] | what can go wrong |
 //!
 //! Everything but [`device`] and [`launch`] works without a GPU. Programs that
@@ -68,6 +69,7 @@ pub mod profile;
 pub mod ptx;
 pub mod registers;
 pub mod report;
+pub mod resources;
 pub mod sweep;
 mod tensor_map;
 pub mod timing;

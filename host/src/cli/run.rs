@@ -1,6 +1,6 @@
 //! `matmul run`: what NVIDIA's matrixMul sample does, for any kernel.
 
-use super::{BackendArgument, Outcome, ShapeArguments, variants_of};
+use super::{CodeArguments, Outcome, ShapeArguments, variants_of};
 use host::measure::{Cpu, Effort, Measurement, Problem, check_device_memory, random_factors};
 use host::timing::median;
 use host::transfer::HostMemory;
@@ -22,7 +22,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     device: u32,
     #[command(flatten)]
-    backend: BackendArgument,
+    code: CodeArguments,
     /// What the random elements are made from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -44,6 +44,8 @@ struct Figures {
     kernel: String,
     /// The compiler that made the kernel; none on the CPU.
     backend: Option<&'static str>,
+    /// The target that the kernel was compiled for; none on the CPU.
+    code: Option<&'static str>,
     m: u32,
     n: u32,
     k: u32,
@@ -87,7 +89,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
 
     let name = Some(arguments.kernel.as_str()).filter(|name| *name != "all");
     let named = name.map(host::device::find).transpose()?;
-    let gpus = arguments.backend.gpus(arguments.device, named)?;
+    let gpus = arguments.code.gpus(arguments.device, named)?;
     let mut figures = Vec::new();
     for gpu in &gpus {
         if !arguments.json {
@@ -123,6 +125,7 @@ fn one<'gpu>(
     let sample_error = problem.sample_error(&prepared)?;
     let mut figures = figures(measurement);
     figures.backend = Some(gpu.ptx().backend.name());
+    figures.code = Some(gpu.ptx().architecture);
     figures.seconds_with_copies = Some(median(&samples));
     figures.sample_error = sample_error.is_finite().then_some(sample_error);
     figures.passed &= sample_error <= verify::SAMPLE_LIMIT;
@@ -133,6 +136,7 @@ fn figures(measurement: Measurement) -> Figures {
     let shape = measurement.shape;
     Figures {
         backend: None,
+        code: None,
         m: shape.m(),
         n: shape.n(),
         k: shape.k(),
@@ -226,15 +230,19 @@ fn print_one(figures: &Figures, shape: Shape) {
 }
 
 fn print_many(figures: &[Figures]) {
-    let several = figures.iter().any(|f| f.backend != figures[0].backend);
+    let backends = figures.iter().any(|f| f.backend != figures[0].backend);
+    let codes = figures.iter().any(|f| f.code != figures[0].code);
+    let name = |figures: &Figures| {
+        let backend = figures.backend.filter(|_| backends);
+        let code = figures.code.filter(|_| codes);
+        let parts = [Some(figures.kernel.as_str()), backend, code];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("/")
+    };
     let rows: Vec<_> = figures
         .iter()
         .map(|figures| {
             [
-                match figures.backend {
-                    Some(backend) if several => format!("{}/{backend}", figures.kernel),
-                    _ => figures.kernel.clone(),
-                },
+                name(figures),
                 figures.launches.to_string(),
                 report::time(figures.seconds),
                 report::gflops(figures.gflops * 1e9),

@@ -21,6 +21,7 @@
 //! that are shorter than their launches is measured by its launches: such a row
 //! is [launch-bound](Row::launch_bound), and its time is that of a burst.
 
+mod page;
 mod record;
 mod shapes;
 mod table;
@@ -31,6 +32,8 @@ pub use shapes::{PRESETS, Preset, preset, shape, values};
 use crate::cublas::{self, Cublas, Mode};
 use crate::measure::{Cpu, Effort, Measurement, Problem, check_device_memory, random_factors};
 use crate::nvml::{Monitor, State};
+use crate::ptx::{self, Code};
+use crate::resources::Resources;
 use crate::timing::{Eviction, Stopwatch, median};
 use crate::transfer::{HostMemory, Staging};
 use crate::verify::{Reference, Verdict};
@@ -201,9 +204,11 @@ pub struct Settings {
     pub cublas: Option<PathBuf>,
     /// The devices, by number.
     pub devices: Vec<u32>,
-    /// Whose kernels to measure, one after the other. cuBLAS and the CPU are
-    /// measured with the first.
+    /// Whose kernels to measure.
     pub backends: Vec<Backend>,
+    /// For which targets they are compiled. What two of them choose alike is
+    /// measured once.
+    pub codes: Vec<Code>,
     /// What the caller notes.
     pub tags: BTreeMap<String, String>,
     /// The command line, for the record.
@@ -226,6 +231,7 @@ impl Default for Settings {
             cublas: None,
             devices: vec![0],
             backends: vec![Backend::Nvptx],
+            codes: vec![Code::Best],
             tags: BTreeMap::new(),
             command: String::new(),
         }
@@ -243,10 +249,11 @@ pub trait Progress {
 /// Steps that a sweep tells its [`Progress`] of.
 pub fn steps(settings: &Settings, contenders: &[Contender], shapes: &[Shape]) -> u64 {
     let devices = settings.devices.len() as u64;
+    let kernels = settings.backends.len() as u64 * settings.codes.len() as u64;
     let of = |it: &Contender| match it {
         Contender::Cpu(_) => 1,
         Contender::Cublas(_) => devices,
-        Contender::Variant(_) => devices * settings.backends.len() as u64,
+        Contender::Variant(_) => devices * kernels,
     };
     shapes.len() as u64 * contenders.iter().map(of).sum::<u64>()
 }
@@ -270,9 +277,10 @@ const ROUNDS_WITH_COPIES: u32 = 3;
 ///
 /// # Errors
 ///
-/// [`Error::NoSuchDevice`]; those of a kernel that fails while it runs; the
-/// driver's. A variant that does not suit a device or a shape that does not fit
-/// is no error, and noted as skipped.
+/// [`Error::NoSuchDevice`]; those of [`Code::open`]; those of a kernel that
+/// fails while it runs; the driver's. A variant that does not suit a device or a shape that does not fit
+/// is no error, and noted as skipped; so is a device that is too old, where there
+/// are others.
 pub fn run(
     settings: &Settings,
     contenders: &[Contender],
@@ -290,7 +298,7 @@ pub fn run(
         host: HostRecord {
             cores: crate::cpu::cores(),
             program: env!("CARGO_PKG_VERSION").into(),
-            compiler: crate::ptx::COMPILER.into(),
+            compiler: ptx::COMPILER.into(),
         },
         devices: Vec::new(),
         method: Method {
@@ -314,12 +322,12 @@ pub fn run(
     let any_on_gpu = contenders.iter().any(|contender| contender.on_gpu());
     let mut with_cpu = true;
     if any_on_gpu {
-        let kernels = |&ordinal: &u32| settings.backends.iter().map(move |&it| (ordinal, it));
-        for (ordinal, backend) in settings.devices.iter().flat_map(kernels) {
-            match Gpu::with_backend(ordinal, backend) {
-                Ok(gpu) => {
-                    let first = settings.backends.first() == Some(&backend);
-                    runner.device(&gpu, shapes, first, std::mem::take(&mut with_cpu))?;
+        for &ordinal in &settings.devices {
+            match open(settings, ordinal) {
+                Ok(gpus) => runner.device(&gpus, shapes, std::mem::take(&mut with_cpu))?,
+                Err(error @ Error::DeviceTooOld { .. }) if settings.devices.len() > 1 => {
+                    let shapes = format!("every shape on device {ordinal}");
+                    runner.skip("every kernel", &shapes, error);
                 }
                 Err(error @ (Error::NoDriver { .. } | Error::NoDevice { .. })) => {
                     runner.without_gpu(&error);
@@ -336,6 +344,21 @@ pub fn run(
     }
     sweep.warn(settings.noise_limit);
     Ok(sweep)
+}
+
+/// A device, opened once for each backend and code that is wanted.
+fn open(settings: &Settings, ordinal: u32) -> Result<Vec<Gpu>, Error> {
+    let mut gpus: Vec<Gpu> = Vec::new();
+    for &backend in &settings.backends {
+        for code in &settings.codes {
+            let gpu = code.open(ordinal, backend)?;
+            let of = |gpu: &Gpu| (gpu.ptx().backend, gpu.ptx().architecture);
+            if !gpus.iter().any(|it| of(it) == of(&gpu)) {
+                gpus.push(gpu);
+            }
+        }
+    }
+    Ok(gpus)
 }
 
 struct Runner<'a> {
@@ -362,7 +385,9 @@ struct Entrant<'a, 'gpu> {
 }
 
 enum Engine<'a, 'gpu> {
-    Variant(Prepared<'gpu>),
+    /// With the GPU whose code it is of. All of a device share its memory, and
+    /// are launched on the stream of the first.
+    Variant(&'gpu Gpu, Prepared<'gpu>),
     Cublas(cublas::Product<'a, 'gpu>),
 }
 
@@ -375,14 +400,14 @@ impl<'gpu> Engine<'_, 'gpu> {
         c: &mut DeviceMatrix<'gpu>,
     ) -> Result<(), Error> {
         match self {
-            Self::Variant(prepared) => prepared.launch(gpu.stream(), a, b, c),
+            Self::Variant(_, prepared) => prepared.launch(gpu.stream(), a, b, c),
             Self::Cublas(product) => product.launch(a, b, c),
         }
     }
 
     fn verify(&mut self, problem: &mut Problem<'gpu>) -> Result<Verdict, Error> {
         match self {
-            Self::Variant(prepared) => problem.verify_prepared(prepared),
+            Self::Variant(_, prepared) => problem.verify_prepared(prepared),
             Self::Cublas(product) => {
                 let (operands, reference) = problem.parts();
                 product.verify(operands, reference)
@@ -390,10 +415,31 @@ impl<'gpu> Engine<'_, 'gpu> {
         }
     }
 
+    /// What was done with it on the stream of `gpu`. A failure names its
+    /// kernels, which that GPU does not know where they are of other code.
+    fn done<T>(&self, gpu: &Gpu, result: Result<T, Error>) -> Result<T, Error> {
+        let Self::Variant(own, prepared) = self else {
+            return result;
+        };
+        match result {
+            Err(Error::Execution { kernels, source }) if kernels.is_empty() => {
+                let launches = prepared.plan().launches.iter();
+                let kernels = launches.map(|launch| launch.entry().name).collect();
+                Err(Error::Execution { kernels, source })
+            }
+            Ok(done) if !std::ptr::eq(*own, gpu) => {
+                // It noted the launches, and nothing else would have it forget.
+                own.synchronize()?;
+                Ok(done)
+            }
+            result => result,
+        }
+    }
+
     /// Whether it reads and writes the problem's own matrices.
     fn uses_operands(&self) -> bool {
         match self {
-            Self::Variant(_) => true,
+            Self::Variant(..) => true,
             Self::Cublas(product) => matches!(product.mode(), Mode::F32 | Mode::Tf32),
         }
     }
@@ -425,35 +471,29 @@ impl Runner<'_> {
         self.skip("every kernel on the GPU", "every shape", error);
     }
 
-    /// `first` where this is the device's first backend, with which cuBLAS is
-    /// measured.
-    fn device(
-        &mut self,
-        gpu: &Gpu,
-        shapes: &[Shape],
-        first: bool,
-        with_cpu: bool,
-    ) -> Result<(), Error> {
+    /// `gpus` are one device with different code.
+    fn device(&mut self, gpus: &[Gpu], shapes: &[Shape], with_cpu: bool) -> Result<(), Error> {
+        let Some(gpu) = gpus.first() else {
+            return Ok(());
+        };
         let monitor = Monitor::open(gpu.info());
-        let wanted = |it: &Contender| first && matches!(it, Contender::Cublas(_));
+        let wanted = |it: &Contender| matches!(it, Contender::Cublas(_));
         let cublas = if self.contenders.iter().any(wanted) {
             Cublas::open(gpu, self.settings.cublas.as_deref()).map_err(|absent| absent.to_string())
         } else {
             Err("not asked for".into())
         };
-        let record = device_record(gpu, &monitor, &cublas);
         if let Err(reason) = &cublas
             && self.contenders.iter().any(wanted)
         {
             self.skip("cublas_*", "every shape", reason);
         }
-        if first {
-            self.sweep.devices.push(record);
-        }
+        let record = device_record(gpus, gpu, &monitor, &cublas);
+        self.sweep.devices.push(record);
         let mut eviction = Eviction::new(gpu)?;
         for &shape in shapes {
             let done = self.shape(
-                gpu,
+                (gpus, gpu),
                 cublas.as_ref().ok(),
                 monitor.as_ref().ok(),
                 &mut eviction,
@@ -471,10 +511,10 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn shape(
+    fn shape<'gpu>(
         &mut self,
-        gpu: &Gpu,
-        cublas: Option<&Cublas>,
+        (gpus, gpu): (&'gpu [Gpu], &'gpu Gpu),
+        cublas: Option<&Cublas<'gpu>>,
         monitor: Option<&Monitor>,
         eviction: &mut Eviction,
         shape: Shape,
@@ -490,30 +530,33 @@ impl Runner<'_> {
 
         let mut entrants = Vec::new();
         for &contender in self.contenders {
-            let engine = match (contender, cublas) {
-                (Contender::Variant(variant), _) => {
-                    gpu.prepare_variant(variant, shape).map(Engine::Variant)
-                }
+            let engines: Vec<Result<Engine, Error>> = match (contender, cublas) {
+                (Contender::Variant(variant), _) => gpus
+                    .iter()
+                    .map(|gpu| Ok(Engine::Variant(gpu, gpu.prepare_variant(variant, shape)?)))
+                    .collect(),
                 (Contender::Cublas(mode), Some(cublas)) => {
-                    cublas.prepare(mode, shape, (&a, &b)).map(Engine::Cublas)
+                    vec![cublas.prepare(mode, shape, (&a, &b)).map(Engine::Cublas)]
                 }
                 (Contender::Cublas(_) | Contender::Cpu(_), _) => continue,
             };
-            self.progress
-                .at(&format!("{} at {shape}", contender.name()));
-            let entrant =
-                engine.and_then(|engine| self.enter(gpu, contender, engine, &mut problem));
-            match entrant {
-                Ok(entrant) if entrant.row.passed => entrants.push(entrant),
-                Ok(wrong) => {
-                    self.sweep.rows.push(wrong.row);
-                    self.progress.advance(1);
+            for engine in engines {
+                self.progress
+                    .at(&format!("{} at {shape}", contender.name()));
+                let entrant =
+                    engine.and_then(|engine| self.enter(gpu, contender, engine, &mut problem));
+                match entrant {
+                    Ok(entrant) if entrant.row.passed => entrants.push(entrant),
+                    Ok(wrong) => {
+                        self.sweep.rows.push(wrong.row);
+                        self.progress.advance(1);
+                    }
+                    Err(error) if concerns_one(&error) => {
+                        self.skip(contender.name(), &shape.to_string(), error);
+                        self.progress.advance(1);
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) if concerns_one(&error) => {
-                    self.skip(contender.name(), &shape.to_string(), error);
-                    self.progress.advance(1);
-                }
-                Err(error) => return Err(error),
             }
         }
         // C has no element: there is nothing to time.
@@ -538,9 +581,17 @@ impl Runner<'_> {
     ) -> Result<Entrant<'a, 'gpu>, Error> {
         let shape = problem.shape();
         let _range = nvtx::range(&format!("verify {} {shape}", contender.name()));
-        let verdict = engine.verify(problem)?;
-        let mut row = self.row(contender, shape, &verdict, Some(gpu));
+        let verdict = engine.verify(problem);
+        let verdict = engine.done(gpu, verdict)?;
+        let own = match &engine {
+            Engine::Variant(own, _) => own,
+            Engine::Cublas(_) => gpu,
+        };
+        let mut row = self.row(contender, shape, &verdict, Some(own));
         row.device = Some(gpu.info().ordinal);
+        if let Engine::Variant(own, prepared) = &engine {
+            row.resources = Resources::of(own, prepared)?;
+        }
         let mut launches = [1; 2];
         let mut launch = Duration::ZERO;
         if row.passed && !shape.is_empty() {
@@ -591,69 +642,28 @@ impl Runner<'_> {
         entrants: &mut [Entrant<'_, 'gpu>],
         mut host: Option<Hosted>,
     ) -> Result<(), Error> {
-        let stopwatch = Stopwatch::new(gpu)?;
         let shape = problem.shape();
+        let mut bench = Bench {
+            gpu,
+            stopwatch: Stopwatch::new(gpu)?,
+            monitor,
+            eviction,
+            problem,
+        };
         for round in 0..self.settings.rounds {
             let mut order: Vec<_> = (0..entrants.len()).collect();
             self.random.shuffle(&mut order);
             for at in order {
                 let entrant = &mut entrants[at];
-                let name = entrant.row.kernel.clone();
                 self.progress.at(&format!(
-                    "{name} at {shape}, round {} of {}",
+                    "{} at {shape}, round {} of {}",
+                    entrant.row.name(),
                     round + 1,
                     self.settings.rounds
                 ));
-                let engine = &entrant.engine;
-                let [a, b, c] = problem.operands();
-                let mut queue = || engine.queue(gpu, a, b, c);
-                let [sustained, burst] = entrant.launches;
-                let launch = entrant.launch;
-                let each = |time: Duration, launches: u64| time.as_secs_f64() / launches as f64;
-                {
-                    let _range = nvtx::range(&format!("burst {name} {shape}"));
-                    std::thread::sleep(self.settings.pause);
-                    let time = stopwatch.queued_ahead(eviction, launch, [1, burst], &mut queue)?;
-                    entrant.burst.push(each(time, burst));
-                }
-                {
-                    let _range = nvtx::range(&format!("sustained {name} {shape}"));
-                    let mut state = None;
-                    let begun = Instant::now();
-                    let lead_in = sustained / 2;
-                    let time = stopwatch.batch_while(lead_in, sustained, &mut queue, || {
-                        if let Some(monitor) = monitor {
-                            // The middle of what is timed. Short products take
-                            // as long to queue as to run.
-                            let middle = self.settings.sustained;
-                            std::thread::sleep(middle.saturating_sub(begun.elapsed()));
-                            state = Some(monitor.read());
-                        }
-                    })?;
-                    entrant.sustained.push(each(time, sustained));
-                    entrant.states.extend(state);
-                }
-                {
-                    let _range = nvtx::range(&format!("cold {name} {shape}"));
-                    let times = if sustained > 1 { COLD_IN_A_ROUND } else { 1 };
-                    for _ in 0..times {
-                        let time = stopwatch.queued_ahead(eviction, launch, [0, 1], &mut queue)?;
-                        entrant.cold.push(time.as_secs_f64());
-                    }
-                }
-                if let Some(host) = &mut host
-                    && round < ROUNDS_WITH_COPIES
-                    && entrant.engine.uses_operands()
-                {
-                    let _range = nvtx::range(&format!("copies {name} {shape}"));
-                    for (staging, samples) in host.stagings.iter_mut().zip(&mut entrant.copies) {
-                        let engine = &entrant.engine;
-                        let time = staging.run(gpu, problem.operands(), &mut |a, b, c| {
-                            engine.queue(gpu, a, b, c)
-                        })?;
-                        samples.push(time.as_secs_f64());
-                    }
-                }
+                let host = host.as_mut().filter(|_| round < ROUNDS_WITH_COPIES);
+                let sampled = bench.sample(self.settings, entrant, host);
+                entrant.engine.done(gpu, sampled)?;
             }
         }
         Ok(())
@@ -739,9 +749,12 @@ impl Runner<'_> {
         let precision = contender.precision();
         let info = gpu.map(Gpu::info);
         let backend = gpu.map_or(Backend::Nvptx, |gpu| gpu.ptx().backend);
+        let is_variant = matches!(contender, Contender::Variant(_));
+        let code = gpu.filter(|_| is_variant).and_then(other_code);
         Row {
             kernel: contender.name().into(),
             backend: contender.backend(backend).into(),
+            code: code.map(Into::into),
             device: None,
             m: shape.m(),
             n: shape.n(),
@@ -753,6 +766,7 @@ impl Runner<'_> {
             }),
             peak_bandwidth: info.map(|info| info.peak_bandwidth()),
             precision,
+            resources: None,
             launch_seconds: None,
             sustained: None,
             burst: None,
@@ -784,6 +798,7 @@ impl Runner<'_> {
             cublas,
             devices: _,
             backends: _,
+            codes: _,
             tags: _,
             command: _,
         } = self.settings;
@@ -807,10 +822,13 @@ impl Runner<'_> {
                 text += " --no-copies";
             }
         }
-        if let (Contender::Variant(_), Some(gpu)) = (contender, gpu)
-            && gpu.ptx().backend != Backend::Nvptx
-        {
-            text += &format!(" --backend {}", gpu.ptx().backend.name());
+        if let (Contender::Variant(_), Some(gpu)) = (contender, gpu) {
+            if gpu.ptx().backend != Backend::Nvptx {
+                text += &format!(" --backend {}", gpu.ptx().backend.name());
+            }
+            if let Some(code) = other_code(gpu) {
+                text += &format!(" --code {code}");
+            }
         }
         if let (Contender::Cublas(_), Some(path)) = (contender, cublas) {
             text += &format!(" --cublas '{}'", path.display());
@@ -833,7 +851,12 @@ impl Sweep {
                 ));
             }
         }
-        let named = |row: &&Row| format!("{} at {}", row.kernel, row.shape());
+        let several = sweep.devices.len() > 1;
+        let named = |row: &&Row| {
+            let device = row.device.filter(|_| several);
+            let device = device.map_or_else(String::new, |it| format!(" on device {it}"));
+            format!("{} at {}{device}", row.name(), row.shape())
+        };
         let mut reasons: Vec<&str> = Vec::new();
         for reason in sweep.rows.iter().flat_map(|row| &row.throttling) {
             if !reasons.contains(&reason.as_str()) {
@@ -915,6 +938,85 @@ impl Hosted {
     }
 }
 
+/// What entrants are measured with at one shape.
+struct Bench<'a, 'gpu> {
+    gpu: &'gpu Gpu,
+    stopwatch: Stopwatch<'gpu>,
+    monitor: Option<&'a Monitor>,
+    eviction: &'a mut Eviction,
+    problem: &'a mut Problem<'gpu>,
+}
+
+impl<'gpu> Bench<'_, 'gpu> {
+    /// A sample of each of an entrant's figures; those with copies through
+    /// `host`, where there is one.
+    fn sample(
+        &mut self,
+        settings: &Settings,
+        entrant: &mut Entrant<'_, 'gpu>,
+        host: Option<&mut Hosted>,
+    ) -> Result<(), Error> {
+        let Self {
+            gpu,
+            stopwatch,
+            monitor,
+            eviction,
+            problem,
+        } = self;
+        let gpu = *gpu;
+        let what = format!("{} {}", entrant.row.name(), problem.shape());
+        let engine = &entrant.engine;
+        let [a, b, c] = problem.operands();
+        let mut queue = || engine.queue(gpu, a, b, c);
+        let [sustained, burst] = entrant.launches;
+        let launch = entrant.launch;
+        let each = |time: Duration, launches: u64| time.as_secs_f64() / launches as f64;
+        {
+            let _range = nvtx::range(&format!("burst {what}"));
+            std::thread::sleep(settings.pause);
+            let time = stopwatch.queued_ahead(eviction, launch, [1, burst], &mut queue)?;
+            entrant.burst.push(each(time, burst));
+        }
+        {
+            let _range = nvtx::range(&format!("sustained {what}"));
+            let mut state = None;
+            let begun = Instant::now();
+            let lead_in = sustained / 2;
+            let time = stopwatch.batch_while(lead_in, sustained, &mut queue, || {
+                if let Some(monitor) = monitor {
+                    // The middle of what is timed. Short products take as long
+                    // to queue as to run.
+                    let middle = settings.sustained;
+                    std::thread::sleep(middle.saturating_sub(begun.elapsed()));
+                    state = Some(monitor.read());
+                }
+            })?;
+            entrant.sustained.push(each(time, sustained));
+            entrant.states.extend(state);
+        }
+        {
+            let _range = nvtx::range(&format!("cold {what}"));
+            let times = if sustained > 1 { COLD_IN_A_ROUND } else { 1 };
+            for _ in 0..times {
+                let time = stopwatch.queued_ahead(eviction, launch, [0, 1], &mut queue)?;
+                entrant.cold.push(time.as_secs_f64());
+            }
+        }
+        if let Some(host) = host
+            && engine.uses_operands()
+        {
+            let _range = nvtx::range(&format!("copies {what}"));
+            for (staging, samples) in host.stagings.iter_mut().zip(&mut entrant.copies) {
+                let time = staging.run(gpu, problem.operands(), &mut |a, b, c| {
+                    engine.queue(gpu, a, b, c)
+                })?;
+                samples.push(time.as_secs_f64());
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Entrant<'_, '_> {
     fn finish(mut self) -> Row {
         let samples = |seconds: Vec<f64>, launches| {
@@ -946,13 +1048,29 @@ impl Entrant<'_, '_> {
     }
 }
 
+/// The target of a GPU's code, where that is not the best for the device.
+fn other_code(gpu: &Gpu) -> Option<&'static str> {
+    let ptx = gpu.ptx();
+    let best = ptx::best_for(gpu.info().limits.compute_capability, ptx.backend);
+    let is_best = best.is_some_and(|best| best.architecture == ptx.architecture);
+    (!is_best).then_some(ptx.architecture)
+}
+
+/// `gpu` is the first of `gpus`, which are one device with different code.
 fn device_record(
+    gpus: &[Gpu],
     gpu: &Gpu,
     monitor: &Result<Monitor, String>,
     cublas: &Result<Cublas, String>,
 ) -> DeviceRecord {
     let info = gpu.info();
     let driver = crate::device::driver_version();
+    let mut targets: Vec<&str> = Vec::new();
+    for gpu in gpus {
+        if !targets.contains(&gpu.ptx().architecture) {
+            targets.push(gpu.ptx().architecture);
+        }
+    }
     DeviceRecord {
         ordinal: info.ordinal,
         name: info.name.clone(),
@@ -968,7 +1086,7 @@ fn device_record(
         peak_bandwidth: info.peak_bandwidth(),
         driver: monitor.as_ref().ok().and_then(Monitor::driver),
         cuda: driver.map_or_else(|_| "unknown".into(), |version| version.to_string()),
-        ptx: gpu.ptx().architecture.into(),
+        ptx: targets.join(", "),
         power_limit_watts: monitor
             .as_ref()
             .ok()
@@ -980,8 +1098,9 @@ fn device_record(
     }
 }
 
-/// Launches every contender once at every shape, on the first of the devices, with the first of the backends:
-/// what a profiler is to see, and nothing else. Nothing is verified or timed.
+/// Launches every contender once at every shape, on the first of the devices,
+/// with the first of the backends and of the codes: what a profiler is to see,
+/// and nothing else. Nothing is verified or timed.
 ///
 /// `each` is told of every contender and shape that ran.
 ///
@@ -995,7 +1114,8 @@ pub fn run_once(
     mut each: impl FnMut(Contender, Shape),
 ) -> Result<(), Error> {
     let backend = settings.backends.first().copied().unwrap_or(Backend::Nvptx);
-    let gpu = Gpu::with_backend(settings.devices.first().copied().unwrap_or(0), backend)?;
+    let code = settings.codes.first().copied().unwrap_or(Code::Best);
+    let gpu = code.open(settings.devices.first().copied().unwrap_or(0), backend)?;
     let wanted = |it: &Contender| matches!(it, Contender::Cublas(_));
     let cublas = if contenders.iter().any(wanted) {
         let opened = Cublas::open(&gpu, settings.cublas.as_deref());
@@ -1014,7 +1134,7 @@ pub fn run_once(
         for &contender in contenders {
             let engine = match (contender, &cublas) {
                 (Contender::Variant(variant), _) => {
-                    Engine::Variant(gpu.prepare_variant(variant, shape)?)
+                    Engine::Variant(&gpu, gpu.prepare_variant(variant, shape)?)
                 }
                 (Contender::Cublas(mode), Some(cublas)) => {
                     Engine::Cublas(cublas.prepare(mode, shape, (&a, &b))?)

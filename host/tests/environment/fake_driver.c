@@ -105,12 +105,14 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
         cc = 52;
     switch (attribute) {
     case 1: *value = 1024; break;          /* threads in a block */
+    case 10: *value = 32; break;           /* threads in a warp */
     case 13: *value = 1980000; break;      /* clock, kHz */
     case 16: *value = 132; break;          /* multiprocessors */
     case 32: *value = 1; break;            /* ECC */
     case 36: *value = 3201000; break;      /* memory clock, kHz */
     case 37: *value = 6144; break;         /* memory bus, bits */
     case 38: *value = 1 << 20; break;      /* L2 cache, bytes */
+    case 39: *value = 2048; break;         /* threads on a multiprocessor */
     case 75: *value = cc / 10; break;      /* compute capability */
     case 76: *value = cc % 10; break;
     case 97: *value = 232448; break;       /* shared memory of a block, bytes */
@@ -171,6 +173,25 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
 
 int cuFuncSetAttribute(void *function, int attribute, int value) {
     (void)function, (void)attribute, (void)value;
+    return 0;
+}
+
+/* The numbers are those of CUfunction_attribute. */
+int cuFuncGetAttribute(int *value, int attribute, void *function) {
+    (void)function;
+    switch (attribute) {
+    case 1: *value = 2048; break; /* static shared memory, bytes */
+    case 3: *value = 0; break;    /* local memory, bytes */
+    case 4: *value = 40; break;   /* registers */
+    default: return 1;
+    }
+    return 0;
+}
+
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads,
+                                                size_t dynamic) {
+    (void)function, (void)dynamic;
+    *blocks = 1024 / threads;
     return 0;
 }
 
