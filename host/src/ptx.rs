@@ -83,7 +83,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// `best`, or one of the [targets](targets).
+    /// `best`, or one of the [`targets`].
     pub fn named(name: &str) -> Option<Self> {
         if name == "best" {
             return Some(Self::Best);
@@ -133,6 +133,26 @@ impl Code {
         }
         Gpu::with_ptx(ordinal, |_| Some(ptx))
     }
+}
+
+/// Opens a device with each of some codes by each of some backends. What two of
+/// them choose alike is opened once.
+///
+/// # Errors
+///
+/// Those of [`Code::open`].
+pub fn open(ordinal: u32, backends: &[Backend], codes: &[Code]) -> Result<Vec<Gpu>, Error> {
+    let mut gpus: Vec<Gpu> = Vec::new();
+    for &backend in backends {
+        for code in codes {
+            let gpu = code.open(ordinal, backend)?;
+            let of = |gpu: &Gpu| (gpu.ptx().backend, gpu.ptx().architecture);
+            if !gpus.iter().any(|it| of(it) == of(&gpu)) {
+                gpus.push(gpu);
+            }
+        }
+    }
+    Ok(gpus)
 }
 
 /// The targets that some backend's embedded PTX is for, each once.

@@ -177,11 +177,7 @@ impl CodeArguments {
                 backend: backends[0],
             });
         }
-        backends
-            .iter()
-            .flat_map(|&backend| self.code.iter().map(move |code| (backend, code)))
-            .map(|(backend, code)| code.open(ordinal, backend))
-            .collect()
+        ptx::open(ordinal, backends, &self.code)
     }
 }
 

@@ -323,7 +323,7 @@ pub fn run(
     let mut with_cpu = true;
     if any_on_gpu {
         for &ordinal in &settings.devices {
-            match open(settings, ordinal) {
+            match ptx::open(ordinal, &settings.backends, &settings.codes) {
                 Ok(gpus) => runner.device(&gpus, shapes, std::mem::take(&mut with_cpu))?,
                 Err(error @ Error::DeviceTooOld { .. }) if settings.devices.len() > 1 => {
                     let shapes = format!("every shape on device {ordinal}");
@@ -344,21 +344,6 @@ pub fn run(
     }
     sweep.warn(settings.noise_limit);
     Ok(sweep)
-}
-
-/// A device, opened once for each backend and code that is wanted.
-fn open(settings: &Settings, ordinal: u32) -> Result<Vec<Gpu>, Error> {
-    let mut gpus: Vec<Gpu> = Vec::new();
-    for &backend in &settings.backends {
-        for code in &settings.codes {
-            let gpu = code.open(ordinal, backend)?;
-            let of = |gpu: &Gpu| (gpu.ptx().backend, gpu.ptx().architecture);
-            if !gpus.iter().any(|it| of(it) == of(&gpu)) {
-                gpus.push(gpu);
-            }
-        }
-    }
-    Ok(gpus)
 }
 
 struct Runner<'a> {
