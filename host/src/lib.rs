@@ -23,6 +23,7 @@
 //! | [`devices`] | GPUs that plans can be made for without having one |
 //! | [`launch`] | a variant made ready for one shape; the one place that launches |
 //! | [`timing`] | CUDA events around batches of launches |
+//! | [`graph`] | short products in CUDA graphs, so that no launch is waited for |
 //! | [`transfer`] | whole products, with their copies |
 //! | [`cublas`] | cuBLAS, to compare with |
 //! | [`nvml`] | clocks, power and throttling while the GPU works |
@@ -58,6 +59,7 @@ pub mod device;
 pub mod devices;
 pub mod doctor;
 pub mod error;
+pub mod graph;
 pub mod launch;
 pub mod matrix;
 pub mod measure;

@@ -628,6 +628,131 @@ fn every_device_has_its_rows() {
 }
 
 #[test]
+fn short_products_are_launched_in_graphs() {
+    let Some(fakes) = fakes() else { return };
+    let arguments =
+        "bench --kernel tiled_16,stream_k,cublas_[fb]* --shape 16 --rounds 1 --pause 0 --json -";
+    let batched = |settings: &[(&str, &str)], more: &str| {
+        let sweep = json(
+            on_fake(
+                fakes,
+                settings,
+                &format!("{arguments} --sustained 1 {more}"),
+            ),
+            0,
+        );
+        let rows = sweep["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 5, "{sweep:#}");
+        let by: Vec<_> = rows
+            .iter()
+            .map(|row| row["batched_by"].as_str().unwrap())
+            .collect();
+        assert!(by.iter().all(|it| *it == by[0]), "{by:?}");
+        (by[0].to_owned(), sweep)
+    };
+    // A batch of one product takes as long as one of 20 here, a twentieth of which is
+    // what a short one takes.
+    let long: &[(&str, &str)] = &[("FAKE_ELAPSED", "400000")];
+    let short: &[(&str, &str)] = &[("FAKE_ELAPSED", "100")];
+    assert_eq!(batched(long, "").0, "launches");
+    assert_eq!(batched(short, "--graphs off").0, "launches");
+    assert_eq!(batched(long, "--graphs on").0, "graph");
+    let (by, sweep) = batched(short, "");
+    assert_eq!(by, "graph");
+    assert_eq!(sweep["warnings"], serde_json::json!([]), "{sweep:#}");
+    for row in sweep["rows"].as_array().unwrap() {
+        assert_eq!(row["no_graph"], Value::Null);
+        // 5 µs a product, 1 ms a batch: one graph of 200, which took 100 µs.
+        let sustained = &row["sustained"];
+        assert_eq!(sustained["launches"], 200, "{row:#}");
+        let seconds = sustained["seconds"][0].as_f64().unwrap();
+        assert!((seconds / 5e-7 - 1.0).abs() < 1e-3, "{row:#}");
+        let again = row["again"].as_str().unwrap();
+        assert!(again.ends_with(" --graphs on"), "{again}");
+    }
+    // Several graphs make a batch.
+    let sweep = json(
+        on_fake(fakes, short, &format!("{arguments} --sustained 4")),
+        0,
+    );
+    let sustained = &rows(&sweep, "cublas_f32")[0]["sustained"];
+    assert_eq!(sustained["launches"], 800, "{sustained}");
+    let seconds = sustained["seconds"][0].as_f64().unwrap();
+    assert!((seconds / 5e-7 - 1.0).abs() < 1e-3, "{sustained}");
+
+    // Drivers that refuse, and say so at different points.
+    for (name, code, part) in [
+        (
+            "FAKE_CAPTURE",
+            "801",
+            "capturing launches in a graph: the driver said CUDA error 801",
+        ),
+        (
+            "FAKE_GRAPH",
+            "500",
+            "making a graph of launches: the driver said CUDA_ERROR_NOT_FOUND (500)",
+        ),
+        ("MATMUL_SYNC", "1", "MATMUL_SYNC=1 waits for each launch"),
+    ] {
+        let refusing = [short[0], (name, code)];
+        for more in ["", "--graphs on"] {
+            let (by, sweep) = batched(&refusing, more);
+            assert_eq!(by, "launches", "{name}");
+            let warning = sweep["warnings"][0].as_str().unwrap();
+            assert!(
+                warning
+                    .starts_with("launched one by one in place of a graph: tiled_16 at 16×16×16")
+                    && warning.contains(part),
+                "{warning}"
+            );
+            let reason = rows(&sweep, "cublas_f32")[0]["no_graph"].as_str().unwrap();
+            assert!(
+                reason.starts_with("tiled_16: ") && reason.contains(part),
+                "{reason}"
+            );
+        }
+    }
+    // Where cuBLAS cannot, the kernels are launched one by one too.
+    let refusing = [short[0], ("FAKE_CUBLAS_WORKSPACE", "3")];
+    let (by, sweep) = batched(&refusing, "");
+    assert_eq!(by, "launches");
+    let reason = rows(&sweep, "tiled_16")[0]["no_graph"].as_str().unwrap();
+    assert_eq!(
+        reason,
+        "cublas_f32: cublasSetWorkspace_v2 said CUBLAS_STATUS_ALLOC_FAILED (3)"
+    );
+    // A kernel that fails is no refusal.
+    let failing = [short[0], ("FAKE_SYNC", "700")];
+    let (code, _, said) = outcome(on_fake(
+        fakes,
+        &failing,
+        &format!("{arguments} --graphs on"),
+    ));
+    assert!(
+        code == 1 && said.contains("CUDA_ERROR_ILLEGAL_ADDRESS"),
+        "{said}"
+    );
+
+    // `run`, and the table.
+    let one = "run --kernel tiled_16 --m 16 --n 16 --k 16 --iterations 300";
+    for (more, by) in [("", "graph"), (" --graphs off", "launches")] {
+        let (code, printed, _) = outcome(on_fake(fakes, short, &format!("{one}{more}")));
+        assert_eq!(code, 0);
+        let graph = printed.contains("mean of 300 launches in a CUDA graph between two events");
+        assert_eq!(graph, by == "graph", "{printed}");
+        let result = json(on_fake(fakes, short, &format!("{one}{more} --json")), 0);
+        assert_eq!(result["results"][0]["batched_by"], by);
+    }
+    let (code, table, said) = outcome(on_fake(fakes, short, "table --sizes 16 --rounds 1"));
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(cells(&table, "`auto`")[2], "1.00", "{table}");
+    for command in ["bench", "run", "table"] {
+        let (code, _, said) = outcome(on_fake(fakes, &[], &format!("{command} --graphs maybe")));
+        assert!(code == 2 && said.contains("on, off or auto"), "{said}");
+    }
+}
+
+#[test]
 fn sweeps_are_compared() {
     let Some(fakes) = fakes() else { return };
     let folder = folder("compare").join(std::process::id().to_string());

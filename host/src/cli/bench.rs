@@ -1,7 +1,7 @@
 //! `matmul bench`.
 
 use super::plan::{Floor, known_device};
-use super::{CodeArguments, Outcome, compare::percent};
+use super::{CodeArguments, GraphsArgument, Outcome, compare::percent};
 use host::devices::KnownDevice;
 use host::sweep::{self, Contender, PRESETS, Progress, Settings, Sweep};
 use host::{Error, plot, report};
@@ -42,6 +42,8 @@ pub struct Arguments {
     device: Devices,
     #[command(flatten)]
     code: CodeArguments,
+    #[command(flatten)]
+    graphs: GraphsArgument,
     /// Samples of each figure
     #[arg(long, default_value_t = 7, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
@@ -106,10 +108,11 @@ pub struct Arguments {
     gpu: KnownDevice,
 }
 
-const MEASURING: [&str; 12] = [
+const MEASURING: [&str; 13] = [
     "device",
     "backend",
     "code",
+    "graphs",
     "rounds",
     "sustained",
     "burst",
@@ -306,6 +309,7 @@ fn settings(arguments: &Arguments) -> Result<Settings, Error> {
         devices,
         backends: arguments.code.backends().to_vec(),
         codes: arguments.code.code.clone(),
+        graphs: arguments.graphs.graphs,
         tags: arguments.tag.iter().cloned().collect::<BTreeMap<_, _>>(),
         command: command_line(),
     })

@@ -16,6 +16,7 @@ mod vecadd;
 mod verify;
 
 use clap::{Parser, Subcommand};
+use host::graph::Graphs;
 use host::matrix::product_shape;
 use host::ptx::{self, Code};
 use host::{Error, Gpu};
@@ -108,6 +109,22 @@ fn sample_flag(argument: &str) -> Option<String> {
         .iter()
         .any(|flag| argument.starts_with(flag))
         .then(|| format!("-{argument}"))
+}
+
+/// Whether batches are CUDA graphs.
+#[derive(clap::Args)]
+struct GraphsArgument {
+    /// Whether batches are launched as CUDA graphs: `on`, `off`, or `auto` where a product is
+    /// shorter than 20 µs
+    #[arg(long, default_value = "auto", value_name = "WHEN", value_parser = graphs)]
+    graphs: Graphs,
+}
+
+fn graphs(name: &str) -> Result<Graphs, String> {
+    Graphs::ALL
+        .into_iter()
+        .find(|graphs| graphs.name() == name)
+        .ok_or_else(|| "graphs are on, off or auto".into())
 }
 
 /// Whose kernels to take, compiled for what.

@@ -1,6 +1,7 @@
 //! `matmul run`: what NVIDIA's matrixMul sample does, for any kernel.
 
-use super::{CodeArguments, Outcome, ShapeArguments, variants_of};
+use super::{CodeArguments, GraphsArgument, Outcome, ShapeArguments, variants_of};
+use host::graph::Batching;
 use host::measure::{Cpu, Effort, Measurement, Problem, check_device_memory, random_factors};
 use host::timing::median;
 use host::transfer::HostMemory;
@@ -23,6 +24,8 @@ pub struct Arguments {
     device: u32,
     #[command(flatten)]
     code: CodeArguments,
+    #[command(flatten)]
+    graphs: GraphsArgument,
     /// What the random elements are made from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -53,6 +56,8 @@ struct Figures {
     seconds: f64,
     gflops: f64,
     launches: u64,
+    /// How they were launched; none on the CPU.
+    batched_by: Option<Batching>,
     threads_per_block: u64,
     /// Seconds with the copies from and to pinned memory.
     seconds_with_copies: Option<f64>,
@@ -76,7 +81,10 @@ struct Json<'a> {
 
 pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
     let shape = arguments.shape.shape()?;
-    let effort = Effort::one_batch(arguments.iterations);
+    let effort = Effort {
+        graphs: arguments.graphs.graphs,
+        ..Effort::one_batch(arguments.iterations)
+    };
     let cpu = Cpu::ALL
         .into_iter()
         .find(|cpu| cpu.name() == arguments.kernel);
@@ -143,6 +151,7 @@ fn figures(measurement: Measurement) -> Figures {
         seconds: measurement.seconds,
         gflops: measurement.flops_per_second() / 1e9,
         launches: measurement.launches,
+        batched_by: measurement.batching,
         threads_per_block: measurement.block.map_or(0, |block| block.count()),
         seconds_with_copies: None,
         passed: measurement.verdict.passed(),
@@ -207,6 +216,9 @@ fn print_one(figures: &Figures, shape: Shape) {
     let time = report::time(figures.seconds);
     match (figures.launches, on_gpu) {
         (1, _) => println!("{time}, once"),
+        (n, true) if figures.batched_by == Some(Batching::Graph) => {
+            println!("{time}, mean of {n} launches in a CUDA graph between two events");
+        }
         (n, true) => println!("{time}, mean of {n} launches between two events"),
         (n, false) => println!("{time}, mean of {n} runs"),
     }

@@ -1,7 +1,7 @@
 //! `matmul table`.
 
 use super::bench::{Bar, command_line, save, say};
-use super::{CodeArguments, Outcome};
+use super::{CodeArguments, GraphsArgument, Outcome};
 use host::cublas::Mode;
 use host::sweep::{self, Contender, Settings, Sweep};
 use host::{Error, plot, report};
@@ -24,6 +24,8 @@ pub struct Arguments {
     /// The file of cuBLAS, in place of a search [env: MATMUL_CUBLAS]
     #[arg(long, value_name = "FILE")]
     cublas: Option<PathBuf>,
+    #[command(flatten)]
+    graphs: GraphsArgument,
     /// Samples of each figure
     #[arg(long, default_value_t = 7, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
@@ -32,7 +34,7 @@ pub struct Arguments {
     json: Option<PathBuf>,
     /// Take the figures from a file that `--json` wrote, here or of `bench`, and measure nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "largest_on_cpu", "device", "backend", "code", "cublas", "rounds", "json",
+        "largest_on_cpu", "device", "backend", "code", "graphs", "cublas", "rounds", "json",
     ])]
     from: Option<PathBuf>,
     /// A file in which to replace what stands between the table's markers; may be repeated
@@ -128,6 +130,7 @@ fn measure(arguments: &Arguments, shapes: &[Shape]) -> Result<Sweep, Error> {
         devices: vec![arguments.device],
         backends: arguments.code.backends().to_vec(),
         codes: arguments.code.code.clone(),
+        graphs: arguments.graphs.graphs,
         command: command_line(),
         ..Settings::default()
     };

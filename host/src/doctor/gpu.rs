@@ -32,6 +32,10 @@ pub const CALLED: &[&str] = &[
     "cuFuncSetAttribute",
     "cuGetErrorName",
     "cuGetErrorString",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
     "cuInit",
     "cuLaunchKernel",
     "cuMemAllocHost_v2",
@@ -49,10 +53,16 @@ pub const CALLED: &[&str] = &[
     "cuModuleLoadDataEx",
     "cuModuleUnload",
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "cuStreamBeginCapture_v2",
     "cuStreamCreateWithPriority",
     "cuStreamDestroy_v2",
+    "cuStreamEndCapture",
     "cuTensorMapEncodeTiled",
 ];
+
+/// Those of them that drivers from before CUDA 11.4 lack, and without which short
+/// products are launched one by one.
+pub const DISPENSABLE: &[&str] = &["cuGraphInstantiateWithFlags"];
 
 pub(super) fn checks() -> Vec<Check> {
     let version = device::driver_version().ok();
@@ -127,13 +137,22 @@ fn driver(version: Option<CudaVersion>) -> Check {
     if let Some(module) = kernel_module() {
         found += &format!(", kernel module {module}");
     }
+    let missing = driver.missing();
     let lacking: Vec<_> = CALLED
         .iter()
-        .filter(|name| driver.missing().contains(name))
+        .filter(|name| !DISPENSABLE.contains(name) && missing.contains(name))
         .copied()
         .collect();
     if lacking.is_empty() {
-        let unused = driver.missing().len();
+        let graphs = DISPENSABLE.iter().filter(|name| missing.contains(name));
+        let graphs: Vec<_> = graphs.copied().collect();
+        let unused = missing.len() - graphs.len();
+        if !graphs.is_empty() {
+            found += &format!(
+                "; lacks {}, so short products are launched one by one",
+                graphs.join(", ")
+            );
+        }
         if unused > 0 {
             found += &format!("; lacks {unused} functions, none that this program calls");
         }

@@ -3,6 +3,7 @@
 use super::contender::Contender;
 use super::record::{Row, Samples};
 use super::runner::{Runner, concerns_one};
+use crate::graph::Graphs;
 use crate::measure::{Cpu, Effort, Measurement, random_factors};
 use crate::verify::Reference;
 use crate::{Error, Matrix};
@@ -38,6 +39,7 @@ impl Runner<'_> {
                     launches: None,
                     batch_time: Duration::from_millis(100),
                     batches: self.settings.rounds.min(CPU_SAMPLES),
+                    graphs: Graphs::Off,
                 };
                 let measurement = cpu.measure(a, b, reference, effort)?;
                 let row = self.cpu_row(contender, measurement);

@@ -3,6 +3,7 @@
 use super::Settings;
 use super::record::{Row, Samples};
 use crate::cublas::{self, Mode};
+use crate::graph::Batching;
 use crate::measure::Problem;
 use crate::nvml::{Monitor, State};
 use crate::timing::{Eviction, Stopwatch, median};
@@ -19,6 +20,8 @@ const COLD_IN_A_ROUND: u32 = 3;
 pub(super) struct Entrant<'a, 'gpu> {
     pub(super) row: Row,
     pub(super) engine: Engine<'a, 'gpu>,
+    /// Roughly what a product takes.
+    pub(super) one: Duration,
     /// Products in a sustained batch and in a burst.
     pub(super) launches: [u64; 2],
     /// The host's time for one launch.
@@ -79,6 +82,14 @@ impl<'gpu> Engine<'_, 'gpu> {
                 Ok(done)
             }
             result => result,
+        }
+    }
+
+    /// Makes it ready to be captured in a graph, or says why it cannot be.
+    pub(super) fn prepare_for_graphs(&self) -> Result<Option<String>, Error> {
+        match self {
+            Self::Variant(..) => Ok(None),
+            Self::Cublas(product) => product.prepare_for_graphs(),
         }
     }
 
@@ -159,7 +170,8 @@ impl<'gpu> Bench<'_, 'gpu> {
             let mut state = None;
             let begun = Instant::now();
             let lead_in = sustained / 2;
-            let time = stopwatch.batch_while(lead_in, sustained, &mut queue, || {
+            let batching = entrant.row.batched_by.unwrap_or_default();
+            let time = stopwatch.batch_by(batching, [lead_in, sustained], &mut queue, || {
                 if let Some(monitor) = monitor {
                     // The middle of what is timed. Short products take as long
                     // to queue as to run.
@@ -199,6 +211,13 @@ impl Entrant<'_, '_> {
         let samples = |seconds: Vec<f64>, launches| {
             (!seconds.is_empty()).then_some(Samples { seconds, launches })
         };
+        if let Some(batching) = self.row.batched_by {
+            // By itself, it might be launched in another way than beside others.
+            self.row.again += match batching {
+                Batching::Graph => " --graphs on",
+                Batching::Launches => " --graphs off",
+            };
+        }
         let [sustained, burst] = self.launches;
         self.row.sustained = samples(self.sustained, sustained);
         self.row.burst = samples(self.burst, burst);

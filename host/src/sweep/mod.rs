@@ -17,9 +17,12 @@
 //! samples, its noise their middle half; see [`noise`](crate::timing::noise).
 //!
 //! Bursts and cold products are queued while the GPU is still busy with
-//! something else, so that no launch is waited for. A sustained batch of products
-//! that are shorter than their launches is measured by its launches: such a row
-//! is [launch-bound](Row::launch_bound), and its time is that of a burst.
+//! something else, so that no launch is waited for. Where the shortest of a
+//! shape's products is shorter than [`SHORT`](crate::graph::SHORT), the sustained
+//! batches of all of them, cuBLAS's as well, are CUDA graphs, so that they do not
+//! wait for launches either. Without graphs, a batch of products that are shorter
+//! than their launches is measured by its launches: such a row is
+//! [launch-bound](Row::launch_bound), and its time is that of a burst.
 
 mod baselines;
 mod contender;
@@ -39,6 +42,7 @@ pub use record::{DeviceRecord, FORMAT, Figure, HostRecord, Method, Row, Samples,
 pub use shapes::{PRESETS, Preset, preset, shape, values};
 
 use crate::Error;
+use crate::graph::Graphs;
 use crate::ptx::{self, Code};
 use kernels::gemm::Shape;
 use kernels::launch::Backend;
@@ -77,6 +81,9 @@ pub struct Settings {
     /// For which targets they are compiled. What two of them choose alike is
     /// measured once.
     pub codes: Vec<Code>,
+    /// Whether sustained batches are graphs. A shape's kernels and cuBLAS have
+    /// them alike: by [`Graphs::Auto`] where the shortest of them is short.
+    pub graphs: Graphs,
     /// What the caller notes.
     pub tags: BTreeMap<String, String>,
     /// The command line, for the record.
@@ -100,6 +107,7 @@ impl Default for Settings {
             devices: vec![0],
             backends: vec![Backend::Nvptx],
             codes: vec![Code::Best],
+            graphs: Graphs::Auto,
             tags: BTreeMap::new(),
             command: String::new(),
         }

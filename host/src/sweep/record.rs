@@ -1,6 +1,7 @@
 //! What is kept of a sweep: the contents of its JSON.
 
 use crate::Error;
+use crate::graph::Batching;
 use crate::resources::Resources;
 use crate::timing::{median, noise};
 use kernels::gemm::Shape;
@@ -143,6 +144,14 @@ pub struct Row {
     /// Seconds that the host takes to launch one product; none where a product
     /// takes a millisecond or more, which hides it.
     pub launch_seconds: Option<f64>,
+    /// How the products of a sustained batch were launched; none on the CPU, and
+    /// where nothing was timed.
+    #[serde(default)]
+    pub batched_by: Option<Batching>,
+    /// Why they were not launched as a graph, where they should have been: the
+    /// kernel at that shape of which no graph could be made, and the reason.
+    #[serde(default)]
+    pub no_graph: Option<String>,
     /// Back to back, L2 warm. On the CPU, the only figure.
     pub sustained: Option<Samples>,
     /// After a pause, L2 warm.
@@ -243,11 +252,13 @@ impl Row {
     }
 
     /// Whether a sustained batch is measured by its launches rather than by its
-    /// products: the host takes 70 % of a product's time, or more, to launch it.
+    /// products: they were launched one by one, and the host takes 70 % of a
+    /// product's time, or more, to launch it.
     pub fn launch_bound(&self) -> bool {
         const SHARE: f64 = 0.7;
         let sustained = self.sustained.as_ref().map(Samples::median);
         self.burst.is_some()
+            && self.batched_by != Some(Batching::Graph)
             && self
                 .launch_seconds
                 .zip(sustained)
@@ -448,6 +459,11 @@ mod tests {
             assert_eq!(row.seconds(), Some(if bound { 4e-6 } else { 10e-6 }));
             assert_eq!(row.samples(Figure::Sustained).unwrap().median(), 10e-6);
         }
+        // In graphs, the host launches many at once.
+        row.batched_by = Some(Batching::Graph);
+        assert_eq!(row.seconds(), Some(10e-6));
+        row.batched_by = Some(Batching::Launches);
+        assert_eq!(row.seconds(), Some(4e-6));
         // Without a burst there is nothing to take instead.
         row.burst = None;
         assert_eq!(row.seconds(), Some(10e-6));

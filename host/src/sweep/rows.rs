@@ -43,6 +43,8 @@ impl Runner<'_> {
             precision,
             resources: None,
             launch_seconds: None,
+            batched_by: None,
+            no_graph: None,
             sustained: None,
             burst: None,
             cold: None,
@@ -74,6 +76,7 @@ impl Runner<'_> {
             devices: _,
             backends: _,
             codes: _,
+            graphs: _,
             tags: _,
             command: _,
         } = self.settings;

@@ -7,13 +7,14 @@ use super::record::{Skipped, Sweep};
 use super::rows::device_record;
 use super::{Progress, Settings};
 use crate::cublas::Cublas;
+use crate::graph::{Batching, SHORT, of_graphs};
 use crate::measure::{Problem, check_device_memory, random_factors};
 use crate::nvml::Monitor;
 use crate::resources::Resources;
 use crate::timing::{Eviction, Stopwatch};
 use crate::{Error, Gpu, nvtx};
 use kernels::gemm::Shape;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Products in a batch at most.
 const MOST_LAUNCHES: u64 = 20_000;
@@ -21,6 +22,15 @@ const MOST_LAUNCHES: u64 = 20_000;
 const MOST_IN_A_BURST: u64 = 200;
 /// Rounds that time copies. They vary little, and take long.
 const ROUNDS_WITH_COPIES: u32 = 3;
+
+/// Products in the graph whose time tells how many fit a batch.
+const SEVERAL: u32 = 20;
+
+/// Products of a duration that fit another, at least one and at most so many.
+fn fitting(duration: Duration, product: Duration, most: u64) -> u64 {
+    let fitting = duration.as_secs_f64() / product.as_secs_f64().max(1e-9);
+    (fitting as u64).clamp(1, most)
+}
 
 /// A sweep that is under way.
 pub(super) struct Runner<'a> {
@@ -152,6 +162,7 @@ impl Runner<'_> {
         }
         // C has no element: there is nothing to time.
         if !shape.is_empty() {
+            self.choose_batching(gpu, &mut problem, &mut entrants)?;
             let host = Hosted::new(gpu, self.settings, (&a, &b))?;
             self.rounds(gpu, monitor, eviction, &mut problem, &mut entrants, host)?;
         }
@@ -183,37 +194,28 @@ impl Runner<'_> {
         if let Engine::Variant(own, prepared) = &engine {
             row.resources = Resources::of(own, prepared)?;
         }
+        let mut one = Duration::ZERO;
         let mut launches = [1; 2];
         let mut launch = Duration::ZERO;
         if row.passed && !shape.is_empty() {
             let stopwatch = Stopwatch::new(gpu)?;
             let [a, b, c] = problem.operands();
             let mut queue = || engine.queue(gpu, a, b, c);
-            // The second time, of several where one is short, tells: the first
-            // holds what happens once.
-            let mut one = stopwatch.batch(1, &mut queue)?;
-            if one < Duration::from_millis(1) {
-                const SEVERAL: u32 = 20;
-                let begun = Instant::now();
-                let mut queued = Duration::ZERO;
-                one = stopwatch.batch_while(0, SEVERAL.into(), &mut queue, || {
-                    queued = begun.elapsed();
-                })? / SEVERAL;
-                launch = queued / SEVERAL;
-                row.launch_seconds = Some(launch.as_secs_f64());
-            }
-            let fitting = |duration: Duration, most: u64| {
-                let fitting = duration.as_secs_f64() / one.as_secs_f64().max(1e-9);
-                (fitting as u64).clamp(1, most)
-            };
+            // What happens once did so above.
+            let (time, launching) = stopwatch.estimate(&mut queue)?;
+            row.batched_by = Some(Batching::Launches);
+            row.launch_seconds = launching.map(|it| it.as_secs_f64());
+            launch = launching.unwrap_or_default();
+            one = time;
             launches = [
-                fitting(self.settings.sustained, MOST_LAUNCHES),
-                fitting(self.settings.burst, MOST_IN_A_BURST),
+                fitting(self.settings.sustained, one, MOST_LAUNCHES),
+                fitting(self.settings.burst, one, MOST_IN_A_BURST),
             ];
         }
         Ok(Entrant {
             row,
             engine,
+            one,
             launches,
             launch,
             sustained: Vec::new(),
@@ -222,6 +224,56 @@ impl Runner<'_> {
             copies: [Vec::new(), Vec::new()],
             states: Vec::new(),
         })
+    }
+
+    /// Finds whether a shape's sustained batches are graphs, and how many products
+    /// they have then.
+    fn choose_batching<'gpu>(
+        &self,
+        gpu: &'gpu Gpu,
+        problem: &mut Problem<'gpu>,
+        entrants: &mut [Entrant<'_, 'gpu>],
+    ) -> Result<(), Error> {
+        let shortest = entrants.iter().map(|entrant| entrant.one).min();
+        if !shortest.is_some_and(|it| self.settings.graphs.wanted(it)) {
+            return Ok(());
+        }
+        let stopwatch = Stopwatch::new(gpu)?;
+        let mut refusal = None;
+        for entrant in &*entrants {
+            let engine = &entrant.engine;
+            let [a, b, c] = problem.operands();
+            let mut queue = || engine.queue(gpu, a, b, c);
+            let refused = match engine.prepare_for_graphs()? {
+                Some(refused) => Some(refused),
+                None => engine.done(gpu, stopwatch.refuses_graphs(&mut queue))?,
+            };
+            if let Some(reason) = refused {
+                refusal = Some(format!("{}: {reason}", entrant.row.name()));
+                break;
+            }
+        }
+        if refusal.is_some() {
+            // All or none, so that they stay comparable.
+            for entrant in entrants {
+                entrant.row.no_graph.clone_from(&refusal);
+            }
+            return Ok(());
+        }
+        for entrant in entrants {
+            let _range = nvtx::range(&format!("graph {} {}", entrant.row.name(), problem.shape()));
+            let engine = &entrant.engine;
+            let [a, b, c] = problem.operands();
+            let mut queue = || engine.queue(gpu, a, b, c);
+            // Without waiting for launches, a batch may hold more.
+            let several = fitting(SHORT * SEVERAL, entrant.one, SEVERAL.into());
+            let time = stopwatch.graph_while(0, several, &mut queue, || ());
+            let one = engine.done(gpu, time)?.div_f64(several as f64);
+            let [graphs, each] = of_graphs(fitting(self.settings.sustained, one, MOST_LAUNCHES));
+            entrant.launches[0] = graphs * each;
+            entrant.row.batched_by = Some(Batching::Graph);
+        }
+        Ok(())
     }
 
     fn rounds<'gpu>(

@@ -38,6 +38,25 @@ impl Sweep {
                 .collect();
             warnings.push(format!("throttled by {reason}: {}", some_of(&rows)));
         }
+        let mut refusals: Vec<&str> = Vec::new();
+        for reason in sweep.rows.iter().filter_map(|row| row.no_graph.as_deref()) {
+            if !refusals.contains(&reason) {
+                refusals.push(reason);
+            }
+        }
+        for reason in refusals {
+            let refused = |row: &&Row| row.no_graph.as_deref() == Some(reason);
+            let rows: Vec<_> = sweep
+                .rows
+                .iter()
+                .filter(refused)
+                .map(|row| named(&row))
+                .collect();
+            warnings.push(format!(
+                "launched one by one in place of a graph: {}: {reason}",
+                some_of(&rows)
+            ));
+        }
         let bound: Vec<_> = sweep
             .rows
             .iter()
