@@ -3,7 +3,7 @@
 //! | group | times |
 //! |---|---|
 //! | `cpu/N` | the triple loop, and the `gemm` crate on all cores |
-//! | `kernel/N` | each variant: CUDA events around a batch of launches, nothing in between |
+//! | `kernel/N` | each variant: CUDA events around a batch of launches, nothing in between; as CUDA graphs where a product is short |
 //! | `end_to_end/N` | one variant with its copies, from pageable and from pinned memory |
 //!
 //! Where kernels of several backends are embedded, `kernel/N` has each variant once
@@ -14,6 +14,7 @@
 //! The run ends with a table of what it measured.
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
+use host::graph::Graphs;
 use host::measure::{Cpu, Problem, random_factors};
 use host::timing::median;
 use host::transfer::HostMemory;
@@ -209,15 +210,17 @@ fn kernels(
                     Some(problem) => problem,
                     none => none.insert(Problem::random(gpu, shape, SEED)?),
                 };
-                let prepared = match &mut prepared {
+                let (prepared, batching) = match &mut prepared {
                     Some(prepared) => prepared,
                     none => {
                         let new = gpu.prepare_variant(variant, shape)?;
                         require(&name, shape, &problem.verify_prepared(&new)?)?;
-                        none.insert(new)
+                        let batching = problem.repeated(&new)?.choose(Graphs::Auto)?;
+                        none.insert((new, batching))
                     }
                 };
-                Ok(problem.repeated(prepared)?.batch(products)?)
+                let mut repeated = problem.repeated(prepared)?.batched_by(*batching);
+                Ok(repeated.batch(products)?)
             })?;
         }
     }

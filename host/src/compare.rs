@@ -188,6 +188,12 @@ fn warnings(base: &Sweep, new: &Sweep) -> Vec<String> {
     for (what, text) in pairs {
         differ(what, devices(base, text), devices(new, text));
     }
+    let otherwise = base.rows.iter().filter(|old| {
+        let new = new.rows.iter().find(|new| new.key() == old.key());
+        let by = new.and_then(|new| new.batched_by);
+        old.batched_by.zip(by).is_some_and(|(old, new)| old != new)
+    });
+    let otherwise = otherwise.count();
     differ(
         "kernels' compiler",
         base.host.compiler.clone(),
@@ -198,12 +204,19 @@ fn warnings(base: &Sweep, new: &Sweep) -> Vec<String> {
         base.host.cores.to_string(),
         new.host.cores.to_string(),
     );
+    if otherwise > 0 {
+        warnings.push(format!(
+            "sustained batches of {otherwise} rows are graphs in one sweep and single launches in \
+             the other: `--graphs on` or `off` has both alike"
+        ));
+    }
     warnings
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::graph::Batching;
     use crate::sweep::{FORMAT, HostRecord, Method, Samples};
 
     /// A sweep with one row for each name and its samples.
@@ -231,6 +244,7 @@ pub(crate) mod tests {
                 .map(|(kernel, seconds)| Row {
                     kernel: (*kernel).into(),
                     backend: "nvptx".into(),
+                    code: None,
                     precision: "f32".into(),
                     device: Some(0),
                     m: 64,
@@ -240,7 +254,10 @@ pub(crate) mod tests {
                     bytes: 3.0 * 4.0 * 64.0 * 64.0,
                     peak_flops: Some(60e12),
                     peak_bandwidth: Some(4e12),
+                    resources: None,
                     launch_seconds: None,
+                    batched_by: None,
+                    no_graph: None,
                     sustained: Some(Samples {
                         seconds: seconds.to_vec(),
                         launches: 1,
@@ -287,6 +304,21 @@ pub(crate) mod tests {
         assert_eq!(change(steady, noisy), (Change::Same, false));
         assert_eq!(change(noisy, &[1.2; 3]), (Change::Same, false));
         assert_eq!(change(noisy, &[1.4; 3]), (Change::Slower, true));
+    }
+
+    #[test]
+    fn another_way_of_launching_is_warned_of() {
+        let mut base = sweep(&[("a", &[1.0]), ("b", &[1.0])]);
+        let mut new = base.clone();
+        new.rows[0].batched_by = Some(Batching::Graph);
+        // An old sweep does not say.
+        assert!(Comparison::new(&base, &new, LIMITS).warnings.is_empty());
+        base.rows[0].batched_by = Some(Batching::Launches);
+        let warnings = Comparison::new(&base, &new, LIMITS).warnings;
+        assert!(
+            warnings[0].starts_with("sustained batches of 1 rows"),
+            "{warnings:?}"
+        );
     }
 
     #[test]

@@ -38,6 +38,7 @@ use cust::memory::{CopyDestination, DeviceBuffer};
 use half::{bf16, f16};
 use kernels::gemm::Shape;
 use libloading::Library;
+use std::cell::OnceCell;
 use std::ffi::{OsString, c_int, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -324,6 +325,7 @@ type Handle = *mut c_void;
 type Create = unsafe extern "C" fn(*mut Handle) -> c_int;
 type Destroy = unsafe extern "C" fn(Handle) -> c_int;
 type SetStream = unsafe extern "C" fn(Handle, *mut c_void) -> c_int;
+type SetWorkspace = unsafe extern "C" fn(Handle, *mut c_void, usize) -> c_int;
 type Sgemm = unsafe extern "C" fn(
     Handle,
     c_int,
@@ -367,10 +369,14 @@ pub struct Cublas<'gpu> {
     gpu: &'gpu Gpu,
     handle: Handle,
     destroy: Destroy,
+    /// Since version 11.2.
+    set_workspace: Option<SetWorkspace>,
     sgemm: Sgemm,
     gemm_ex: GemmEx,
     name: String,
     version: [c_int; 3],
+    /// What it computes in, where it was given that; freed after the handle.
+    workspace: OnceCell<DeviceBuffer<u8>>,
 }
 
 // The constants of cublas_api.h and library_types.h.
@@ -422,6 +428,8 @@ impl<'gpu> Cublas<'gpu> {
             functions()
         };
         let (create, destroy, set_stream, sgemm, gemm_ex) = functions.map_err(&failed)?;
+        // SAFETY: as above.
+        let set_workspace = unsafe { function(library, "cublasSetWorkspace_v2") }.ok();
         // The handle takes the context that is current: this GPU's, which
         // cuBLAS knows as the primary one of its device.
         gpu.enter().map_err(|error| failed(error.to_string()))?;
@@ -435,10 +443,12 @@ impl<'gpu> Cublas<'gpu> {
             gpu,
             handle,
             destroy,
+            set_workspace,
             sgemm,
             gemm_ex,
             name: name.clone(),
             version,
+            workspace: OnceCell::new(),
         };
         // SAFETY: the handle is the one just made, the stream the GPU's own,
         // which outlives it.
@@ -456,6 +466,48 @@ impl<'gpu> Cublas<'gpu> {
     pub fn describe(&self) -> String {
         let [major, minor, patch] = self.version;
         format!("cuBLAS {major}.{minor}.{patch} ({})", self.name)
+    }
+
+    /// Gives it a workspace of its own, or says why that cannot be. In a graph, it
+    /// would otherwise allocate and free one in each product.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn prepare_for_graphs(&self) -> Result<Option<String>, Error> {
+        if self.workspace.get().is_some() {
+            return Ok(None);
+        }
+        let Some(set_workspace) = self.set_workspace else {
+            return Ok(Some(format!(
+                "{} has no function cublasSetWorkspace_v2",
+                self.name
+            )));
+        };
+        // What its manual recommends.
+        let capability = self.gpu.info().limits.compute_capability;
+        let bytes: u64 = if capability.major < 9 {
+            4 << 20
+        } else {
+            32 << 20
+        };
+        let buffer = match self.gpu.allocate("cuBLAS's workspace", bytes) {
+            Ok(buffer) => buffer,
+            Err(error @ Error::OutOfMemory { .. }) => return Ok(Some(error.to_string())),
+            Err(error) => return Err(error),
+        };
+        self.gpu.enter()?;
+        let address = buffer.as_device_ptr().as_raw() as usize as *mut c_void;
+        // SAFETY: the handle is open; the buffer has as many bytes, and lives longer
+        // than the handle: dropping this destroys the handle first.
+        let status = unsafe { set_workspace(self.handle, address, buffer.len()) };
+        if status != 0 {
+            let status = Status(status);
+            return Ok(Some(format!("cublasSetWorkspace_v2 said {status}")));
+        }
+        // Nothing was there, as was seen above.
+        let _ = self.workspace.set(buffer);
+        Ok(None)
     }
 
     /// A product made ready: operands in the mode's format, on the device.
@@ -551,6 +603,16 @@ impl<'gpu> Product<'_, 'gpu> {
     /// The mode.
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// Makes cuBLAS ready for products that are captured in graphs, or says why it
+    /// cannot be.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub(crate) fn prepare_for_graphs(&self) -> Result<Option<String>, Error> {
+        self.cublas.prepare_for_graphs()
     }
 
     /// Queues the product on the GPU's own stream and returns at once. The

@@ -29,7 +29,7 @@ use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use gpu::CALLED;
+pub use gpu::{CALLED, DISPENSABLE};
 
 /// The ptxas that the project's tools would take, if there is one.
 pub fn ptxas() -> Option<PathBuf> {

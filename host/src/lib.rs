@@ -23,6 +23,7 @@
 //! | [`devices`] | GPUs that plans can be made for without having one |
 //! | [`launch`] | a variant made ready for one shape; the one place that launches |
 //! | [`timing`] | CUDA events around batches of launches |
+//! | [`graph`] | short products in CUDA graphs, so that no launch is waited for |
 //! | [`transfer`] | whole products, with their copies |
 //! | [`cublas`] | cuBLAS, to compare with |
 //! | [`nvml`] | clocks, power and throttling while the GPU works |
@@ -40,6 +41,7 @@
 //! | [`doctor`] | what a machine has and lacks |
 //! | [`report`] | tables for people |
 //! | [`registers`] | what ptxas says of each kernel |
+//! | [`resources`] | what the driver says of each kernel: registers, shared memory, occupancy |
 //! | [`error`] | what can go wrong |
 //!
 //! Everything but [`device`] and [`launch`] works without a GPU. Programs that
@@ -57,6 +59,7 @@ pub mod device;
 pub mod devices;
 pub mod doctor;
 pub mod error;
+pub mod graph;
 pub mod launch;
 pub mod matrix;
 pub mod measure;
@@ -68,6 +71,7 @@ pub mod profile;
 pub mod ptx;
 pub mod registers;
 pub mod report;
+pub mod resources;
 pub mod sweep;
 mod tensor_map;
 pub mod timing;

@@ -1,5 +1,6 @@
 //! Verify, then time: what the program and the benchmarks share.
 
+use crate::graph::{Batching, Graphs};
 use crate::timing::{Repeated, median};
 use crate::transfer::{EndToEnd, HostMemory};
 use crate::verify::{self, Reference, Verdict};
@@ -168,6 +169,7 @@ impl<'gpu> Problem<'gpu> {
         let block = prepared.plan().launches.last().map(|launch| launch.block());
         let mut repeated = self.repeated(prepared)?;
         repeated.warm_up()?;
+        let batching = repeated.choose(effort.graphs)?;
         let launches = effort.launches(repeated.batch(1)?);
         let samples = (0..effort.batches)
             .map(|_| Ok(repeated.batch(launches)?.as_secs_f64() / launches as f64))
@@ -179,6 +181,7 @@ impl<'gpu> Problem<'gpu> {
             samples,
             launches,
             batches: effort.batches,
+            batching: Some(batching),
             block,
             verdict,
         })
@@ -227,6 +230,8 @@ pub struct Effort {
     pub batch_time: Duration,
     /// Batches. The figure is their median.
     pub batches: u32,
+    /// Whether a GPU's batches are graphs.
+    pub graphs: Graphs,
 }
 
 /// Launches between two events in NVIDIA's matrixMul sample, and here.
@@ -240,6 +245,7 @@ impl Effort {
             launches,
             batch_time: Duration::from_secs(1),
             batches: 1,
+            graphs: Graphs::Auto,
         }
     }
 
@@ -266,6 +272,8 @@ pub struct Measurement {
     pub launches: u64,
     /// Batches.
     pub batches: u32,
+    /// How a batch was launched; none on the CPU.
+    pub batching: Option<Batching>,
     /// Threads in a block of the last launch; none on the CPU and where nothing
     /// was launched.
     pub block: Option<Dim3>,
@@ -363,6 +371,7 @@ impl Cpu {
             samples,
             launches,
             batches: effort.batches,
+            batching: None,
             block: None,
             verdict,
         })

@@ -8,6 +8,7 @@
 use crate::Error;
 use crate::report::replace_file;
 use crate::sweep::{Figure, Row, Sweep};
+use kernels::gemm::Shape;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -56,10 +57,10 @@ impl Theme {
         }
     }
 
-    /// Colours that people with any colour vision tell apart, after Okabe and
+    /// [`COLOURS`] colours that people with any colour vision tell apart, after Okabe and
     /// Ito; the yellow ones darker on white, all brighter on black.
     fn colour(self, index: usize) -> RGBColor {
-        const LIGHT: [RGBColor; 7] = [
+        const LIGHT: [RGBColor; COLOURS] = [
             RGBColor(0, 114, 178),
             RGBColor(213, 94, 0),
             RGBColor(0, 135, 98),
@@ -68,7 +69,7 @@ impl Theme {
             RGBColor(45, 145, 200),
             RGBColor(110, 76, 160),
         ];
-        const DARK: [RGBColor; 7] = [
+        const DARK: [RGBColor; COLOURS] = [
             RGBColor(88, 166, 255),
             RGBColor(255, 140, 66),
             RGBColor(46, 204, 150),
@@ -78,11 +79,13 @@ impl Theme {
             RGBColor(180, 150, 240),
         ];
         match self {
-            Self::Light => LIGHT[index % LIGHT.len()],
-            Self::Dark => DARK[index % DARK.len()],
+            Self::Light => LIGHT[index % COLOURS],
+            Self::Dark => DARK[index % COLOURS],
         }
     }
 }
+
+const COLOURS: usize = 7;
 
 /// Draws every picture that a sweep has figures for into a folder, which is
 /// made where it is not there. Returns the files' paths.
@@ -123,6 +126,37 @@ pub fn write(sweep: &Sweep, folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(written)
 }
 
+/// Draws the bars of one shape, for light and for dark pages: into `path`, and
+/// beside it into a file whose name ends in `-dark`. SVG. Returns both paths.
+///
+/// # Errors
+///
+/// [`Error::File`] where a file cannot be written. [`Error::Request`] where the
+/// sweep has no figure of a kernel at that shape on a GPU.
+pub fn write_bars(sweep: &Sweep, shape: Shape, path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut written = Vec::new();
+    for theme in Theme::ALL {
+        let mut name = path.file_stem().unwrap_or_default().to_owned();
+        name.push(theme.suffix());
+        if let Some(extension) = path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        let path = path.with_file_name(name);
+        let drawn = bars(sweep, [shape.m(), shape.n(), shape.k()], theme);
+        let svg = drawn.ok_or_else(|| Error::Request {
+            reason: format!("there is no figure of a kernel on a GPU at {shape} to draw"),
+        })?;
+        let svg = svg.map_err(|reason| Error::File {
+            path: path.clone(),
+            reason,
+        })?;
+        replace_file(&path, svg)?;
+        written.push(path);
+    }
+    Ok(written)
+}
+
 const FONT: &str = "DejaVu Sans";
 /// What a viewer falls back on.
 const FONTS: &str = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif";
@@ -135,7 +169,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 fn svg(
     height: u32,
     theme: Theme,
-    draw: impl FnOnce(&Area) -> Result<(), Box<dyn std::error::Error>>,
+    draw: impl FnOnce(&Area) -> Result<(), Failure>,
 ) -> Result<String, String> {
     let mut text = String::new();
     {
@@ -213,12 +247,114 @@ fn kernels_of(rows: &[&Row]) -> Vec<String> {
     kernels
 }
 
+/// How a kernel is drawn. Colours come round again after seven kernels, and the
+/// marks and dashes differ then.
+#[derive(Clone, Copy)]
+struct Style {
+    colour: RGBColor,
+    mark: Mark,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Circle,
+    Square,
+    Triangle,
+}
+
+impl Style {
+    /// The style of a kernel by its place among those that have a colour; cuBLAS
+    /// is in ink.
+    fn of(theme: Theme, kernels: &[String], rows: &[&Row], kernel: &str) -> Self {
+        let cublas = rows
+            .iter()
+            .any(|row| row.name() == kernel && is_cublas(row));
+        if cublas {
+            return Self {
+                colour: theme.ink(),
+                mark: Mark::Circle,
+            };
+        }
+        let at = kernels.iter().position(|it| it == kernel).unwrap_or(0);
+        Self {
+            colour: theme.colour(at),
+            mark: match at / COLOURS % 3 {
+                0 => Mark::Circle,
+                1 => Mark::Square,
+                _ => Mark::Triangle,
+            },
+        }
+    }
+
+    /// Draws the mark at a place of the whole picture.
+    fn mark(self, area: &Area, at: (i32, i32)) -> Result<(), Failure> {
+        let filled = self.colour.filled();
+        let (x, y) = at;
+        match self.mark {
+            Mark::Circle => area.draw(&Circle::new(at, 3, filled))?,
+            Mark::Square => {
+                area.draw(&Rectangle::new([(x - 3, y - 3), (x + 3, y + 3)], filled))?;
+            }
+            Mark::Triangle => area.draw(&TriangleMarker::new(at, 5, filled))?,
+        }
+        Ok(())
+    }
+
+    /// Draws a line through places of the whole picture.
+    fn line(self, area: &Area, points: &[(i32, i32)]) -> Result<(), Failure> {
+        let stroke = self.colour.stroke_width(2);
+        let (dash, gap) = match self.mark {
+            Mark::Circle => {
+                area.draw(&PathElement::new(points.to_vec(), stroke))?;
+                return Ok(());
+            }
+            Mark::Square => (9.0, 5.0),
+            Mark::Triangle => (3.0, 4.0),
+        };
+        for dash in dashes(points, dash, gap) {
+            area.draw(&PathElement::new(dash.to_vec(), stroke))?;
+        }
+        Ok(())
+    }
+}
+
+/// The dashes of a broken line, their lengths and the gaps in pixels.
+fn dashes(points: &[(i32, i32)], dash: f64, gap: f64) -> Vec<[(i32, i32); 2]> {
+    let mut dashes = Vec::new();
+    // How far the pattern has come at the start of a segment.
+    let mut phase = 0.0;
+    for ends in points.windows(2) {
+        let [(x0, y0), (x1, y1)] = [ends[0], ends[1]];
+        let (dx, dy) = (f64::from(x1 - x0), f64::from(y1 - y0));
+        let length = dx.hypot(dy);
+        let at = |along: f64| {
+            let part = along / length;
+            let (x, y) = (f64::from(x0) + part * dx, f64::from(y0) + part * dy);
+            (x.round() as i32, y.round() as i32)
+        };
+        let mut start = -phase;
+        while start < length {
+            let (from, to) = (start.max(0.0), (start + dash).min(length));
+            if to > from {
+                dashes.push([at(from), at(to)]);
+            }
+            start += dash + gap;
+        }
+        phase = (phase + length) % (dash + gap);
+    }
+    dashes
+}
+
 /// A name beside the end of a line, in the line's colour.
 struct Label {
     at: (i32, i32),
     text: String,
     colour: RGBColor,
+    /// Drawn before the name.
+    style: Option<Style>,
 }
+
+type Failure = Box<dyn std::error::Error>;
 
 /// Writes labels to the right of `x`, moved apart where they would overlap, each
 /// with a thin line from what it names.
@@ -228,7 +364,7 @@ fn draw_labels(
     x: i32,
     (top, bottom): (i32, i32),
     mut labels: Vec<Label>,
-) -> Result<(), Box<dyn std::error::Error>> {
+) -> Result<(), Failure> {
     labels.sort_by_key(|label| label.at.1);
     let mut heights: Vec<i32> = labels.iter().map(|label| label.at.1).collect();
     for i in 1..heights.len() {
@@ -244,8 +380,11 @@ fn draw_labels(
         let faint = label.colour.mix(0.45);
         let line = vec![label.at, (x + 4, height), (x + 12, height)];
         area.draw(&PathElement::new(line, faint))?;
+        if let Some(style) = label.style {
+            style.mark(area, (x + 18, height))?;
+        }
         let style = text(13.0, mixed(label.colour, theme), HPos::Left, VPos::Center);
-        area.draw(&Text::new(label.text.clone(), (x + 16, height), style))?;
+        area.draw(&Text::new(label.text.clone(), (x + 27, height), style))?;
     }
     Ok(())
 }
@@ -261,25 +400,7 @@ fn mixed(colour: RGBColor, theme: Theme) -> RGBColor {
     )
 }
 
-/// Where a kernel stands among those that have a colour; cuBLAS is in ink.
-fn colour_of(theme: Theme, kernels: &[String], rows: &[&Row], kernel: &str) -> RGBColor {
-    let cublas = rows
-        .iter()
-        .any(|row| row.name() == kernel && is_cublas(row));
-    if cublas {
-        return theme.ink();
-    }
-    let at = kernels.iter().position(|it| it == kernel).unwrap_or(0);
-    theme.colour(at)
-}
-
-fn title(
-    area: &Area,
-    theme: Theme,
-    sweep: &Sweep,
-    main: &str,
-    rest: &str,
-) -> Result<(), Box<dyn std::error::Error>> {
+fn title(area: &Area, theme: Theme, sweep: &Sweep, main: &str, rest: &str) -> Result<(), Failure> {
     let device = sweep
         .devices
         .first()
@@ -400,18 +521,22 @@ fn roofline(sweep: &Sweep, theme: Theme) -> Option<Result<String, String>> {
                 at: chart.backend_coord(&(x_to, *peak)),
                 text: format!("{name} {peak:.1}"),
                 colour: ink,
+                style: None,
             });
         }
         for kernel in &kernels {
-            let colour = colour_of(theme, &kernels, &rows, kernel);
+            let style = Style::of(theme, &kernels, &rows, kernel);
             let of = || points.iter().filter(|point| point.0 == *kernel);
-            chart.draw_series(of().map(|(_, x, y)| Circle::new((*x, *y), 4, colour.filled())))?;
+            for (_, x, y) in of() {
+                style.mark(area, chart.backend_coord(&(*x, *y)))?;
+            }
             let most_intense = of().max_by(|one, other| one.1.total_cmp(&other.1));
             if let Some((_, x, y)) = most_intense {
                 labels.push(Label {
                     at: chart.backend_coord(&(*x, *y)),
                     text: kernel.clone(),
-                    colour,
+                    colour: style.colour,
+                    style: Some(style),
                 });
             }
         }
@@ -452,13 +577,19 @@ fn shape_of_the_ladder(rows: &[&Row]) -> Option<[u32; 3]> {
         .map(|row| [row.m, row.n, row.k])
 }
 
-/// Every kernel at one shape, as bars.
+/// Every kernel, at the shape that most have a figure for, as bars.
 fn ladder(sweep: &Sweep, theme: Theme) -> Option<Result<String, String>> {
-    let rows = pictured(sweep);
-    let shape = shape_of_the_ladder(&rows)?;
-    let here = |row: &&&Row| [row.m, row.n, row.k] == shape;
-    let rows: Vec<_> = rows.iter().filter(here).copied().collect();
-    let kernels = kernels_of(&rows);
+    let shape = shape_of_the_ladder(&pictured(sweep))?;
+    bars(sweep, shape, theme)
+}
+
+/// Every kernel at one shape, as bars, with a line at cuBLAS's rate.
+fn bars(sweep: &Sweep, shape: [u32; 3], theme: Theme) -> Option<Result<String, String>> {
+    let mut rows = pictured(sweep);
+    rows.retain(|row| [row.m, row.n, row.k] == shape);
+    if rows.is_empty() {
+        return None;
+    }
     let rate = |row: &Row| row.flops_per_second().unwrap_or(0.0) / 1e12;
     let most = rows.iter().map(|row| rate(row)).fold(0.0, f64::max);
     let bar = 26;
@@ -470,16 +601,31 @@ fn ladder(sweep: &Sweep, theme: Theme) -> Option<Result<String, String>> {
             theme,
             sweep,
             &format!("{m}×{n}×{k}"),
-            "TFLOP/s; in brackets the share of cuBLAS at the same precision",
+            match rows.iter().any(|row| is_cublas(row)) {
+                true => "TFLOP/s; in brackets the share of cuBLAS at the same precision",
+                false => "TFLOP/s",
+            },
         )?;
         let names = rows.iter().map(|row| row.name().chars().count()).max();
         let left = 40 + 8 * names.unwrap_or(0) as i32;
         let right = WIDTH as i32 - 160;
         let length = |row: &Row| (f64::from(right - left) * rate(row) / most) as i32;
+        let line = rows.iter().find(|row| is_cublas(row));
+        if let Some(cublas) = line {
+            let x = left + length(cublas);
+            let points = [(x, 76), (x, height - 20)];
+            for dash in dashes(&points, 5.0, 4.0) {
+                area.draw(&PathElement::new(dash.to_vec(), theme.ink().mix(0.6)))?;
+            }
+        }
         for (i, row) in rows.iter().enumerate() {
             let (top, bottom) = (80 + bar * i as i32, 80 + bar * (i as i32 + 1) - 7);
             let middle = i32::midpoint(top, bottom);
-            let colour = colour_of(theme, &kernels, &rows, &row.name());
+            let colour = if is_cublas(row) {
+                theme.ink()
+            } else {
+                theme.colour(0)
+            };
             let end = left + length(row).max(1);
             area.draw(&Rectangle::new(
                 [(left, top), (end, bottom)],
@@ -493,6 +639,12 @@ fn ladder(sweep: &Sweep, theme: Theme) -> Option<Result<String, String>> {
                 }
                 _ => figures(rate(row)),
             };
+            // Where cuBLAS's line would run through the figures, they interrupt it.
+            let width = (7 * value.chars().count()) as i32;
+            area.draw(&Rectangle::new(
+                [(end + 5, top), (end + 11 + width, bottom)],
+                theme.background().filled(),
+            ))?;
             let style = text(14.0, theme.ink(), HPos::Left, VPos::Center);
             area.draw(&Text::new(value, (end + 8, middle), style))?;
         }
@@ -506,7 +658,48 @@ fn figures(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// FLOP/s of square products against their size, as lines.
+/// What a size must be a multiple of for a line to go through it: the width of
+/// the smallest tiles. One where fewer than two sizes are, and the line goes
+/// through all.
+fn step_of_lines(sizes: &[u32]) -> u32 {
+    const STEP: u32 = 64;
+    let regular = sizes.iter().filter(|size| **size % STEP == 0).count();
+    if regular < 2 { 1 } else { STEP }
+}
+
+/// The sizes that are written below a logarithmic axis of `width` pixels, so
+/// that no two touch: those that `step` divides first, and of these the ends.
+fn ticks(sizes: &[u32], step: u32, width: f64) -> Vec<u32> {
+    /// Of a digit, and between two numbers.
+    const DIGIT: f64 = 8.5;
+    const GAP: f64 = 10.0;
+    let [Some(&first), Some(&last)] = [sizes.first(), sizes.last()] else {
+        return Vec::new();
+    };
+    let span = (f64::from(last) / f64::from(first)).log2();
+    let middle = |size: u32| width * (f64::from(size) / f64::from(first)).log2() / span;
+    let half = |size: u32| DIGIT * size.to_string().len() as f64 / 2.0;
+    let mut order = sizes.to_vec();
+    order.sort_by_key(|&size| {
+        let end = size == first || size == last;
+        (size % step != 0, !end, size)
+    });
+    let mut chosen: Vec<u32> = Vec::new();
+    for size in order {
+        let apart = |other: &u32| {
+            let distance = (middle(size) - middle(*other)).abs();
+            distance >= half(size) + half(*other) + GAP
+        };
+        if chosen.iter().all(apart) {
+            chosen.push(size);
+        }
+    }
+    chosen.sort_unstable();
+    chosen
+}
+
+/// FLOP/s of square products against their size: lines through the sizes that
+/// suit tiles, and rings at the others.
 fn sizes(sweep: &Sweep, theme: Theme) -> Option<Result<String, String>> {
     let rows: Vec<_> = pictured(sweep)
         .into_iter()
@@ -520,17 +713,25 @@ fn sizes(sweep: &Sweep, theme: Theme) -> Option<Result<String, String>> {
     if first == last {
         return None;
     }
+    let step = step_of_lines(&sizes);
     let kernels = kernels_of(&rows);
     let rate = |row: &Row| row.flops_per_second().unwrap_or(0.0) / 1e12;
     let most = rows.iter().map(|row| rate(row)).fold(0.0, f64::max);
     let height = height_for(kernels.len());
+    let (left, right) = (16 + 64, WIDTH as i32 - 200);
+    let below = ticks(&sizes, step, f64::from(right - left));
     Some(svg(height, theme, |area| {
         title(
             area,
             theme,
             sweep,
             "Square products",
-            "TFLOP/s against M = N = K",
+            &match sizes.iter().any(|size| size % step != 0) {
+                true => format!(
+                    "TFLOP/s against M = N = K; lines through multiples of {step}, rings at other sizes"
+                ),
+                false => "TFLOP/s against M = N = K".into(),
+            },
         )?;
         let (plot, _) = area.split_horizontally(WIDTH as i32 - 190);
         let mut chart = ChartBuilder::on(&plot)
@@ -544,7 +745,7 @@ fn sizes(sweep: &Sweep, theme: Theme) -> Option<Result<String, String>> {
                 (f64::from(first)..f64::from(last))
                     .log_scale()
                     .base(2.0)
-                    .with_key_points(sizes.iter().copied().map(f64::from).collect()),
+                    .with_key_points(below.iter().copied().map(f64::from).collect()),
                 0.0..most * 1.05,
             )?;
         chart
@@ -561,26 +762,31 @@ fn sizes(sweep: &Sweep, theme: Theme) -> Option<Result<String, String>> {
             .draw()?;
         let mut labels = Vec::new();
         for kernel in &kernels {
-            let colour = colour_of(theme, &kernels, &rows, kernel);
-            let mut points: Vec<_> = rows
-                .iter()
-                .filter(|row| row.name() == *kernel)
-                .map(|row| (f64::from(row.n), rate(row)))
+            let style = Style::of(theme, &kernels, &rows, kernel);
+            let of_kernel = rows.iter().filter(|row| row.name() == *kernel);
+            let mut points: Vec<_> = of_kernel
+                .map(|row| (row.n, chart.backend_coord(&(f64::from(row.n), rate(row)))))
                 .collect();
-            points.sort_by(|one, other| one.0.total_cmp(&other.0));
-            if let Some(end) = points.last() {
+            points.sort_unstable();
+            let (regular, others): (Vec<_>, Vec<_>) =
+                points.iter().partition(|(size, _)| size % step == 0);
+            if let Some((_, end)) = regular.last().or(others.last()) {
                 labels.push(Label {
-                    at: chart.backend_coord(end),
+                    at: *end,
                     text: kernel.clone(),
-                    colour,
+                    colour: style.colour,
+                    style: Some(style),
                 });
             }
-            chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?;
-            chart.draw_series(
-                points
-                    .into_iter()
-                    .map(|point| Circle::new(point, 3, colour.filled())),
-            )?;
+            let line: Vec<_> = regular.iter().map(|(_, at)| *at).collect();
+            style.line(area, &line)?;
+            for (_, at) in regular {
+                style.mark(area, at)?;
+            }
+            for (_, at) in others {
+                area.draw(&Circle::new(at, 3, theme.background().filled()))?;
+                area.draw(&Circle::new(at, 3, style.colour.stroke_width(1)))?;
+            }
         }
         draw_labels(
             area,
@@ -593,12 +799,12 @@ fn sizes(sweep: &Sweep, theme: Theme) -> Option<Result<String, String>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::compare::tests::sweep;
     use crate::sweep::{DeviceRecord, Samples};
 
-    fn device() -> DeviceRecord {
+    pub(crate) fn device() -> DeviceRecord {
         DeviceRecord {
             ordinal: 0,
             name: "Test GPU".into(),
@@ -673,6 +879,39 @@ mod tests {
                 .unwrap()
                 .contains("256×256×256")
         );
+    }
+
+    #[test]
+    fn no_two_ticks_touch() {
+        let squares = [256, 512, 1000, 1024, 2048, 4095, 4096, 4097, 8192];
+        let step = step_of_lines(&squares);
+        assert_eq!(step, 64);
+        let below = ticks(&squares, step, 720.0);
+        assert_eq!(below, [256, 512, 1024, 2048, 4096, 8192]);
+        // Nothing but odd sizes: as many as fit, and both ends.
+        let odd: Vec<u32> = (0..50).map(|i| 1001 + 20 * i).collect();
+        let below = ticks(&odd, step_of_lines(&odd), 720.0);
+        assert!((8..=20).contains(&below.len()), "{below:?}");
+        assert_eq!((below.first(), below.last()), (odd.first(), odd.last()));
+        // Four digits, and the end of the one is not the start of the next.
+        let at = |size: u32| 720.0 * (f64::from(size) / 1001.0).ln() / (1981.0_f64 / 1001.0).ln();
+        for pair in below.windows(2) {
+            assert!(at(pair[1]) - at(pair[0]) > 4.0 * 8.5, "{pair:?}");
+        }
+        assert_eq!(ticks(&[], 1, 720.0), [0; 0]);
+    }
+
+    #[test]
+    fn dashes_go_on_around_a_corner() {
+        let found = dashes(&[(0, 0), (10, 0), (10, 10)], 6.0, 2.0);
+        let expected = [
+            [(0, 0), (6, 0)],
+            [(8, 0), (10, 0)],
+            [(10, 0), (10, 4)],
+            [(10, 6), (10, 10)],
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(dashes(&[(3, 3), (3, 3)], 6.0, 2.0), [[(0, 0); 2]; 0]);
     }
 
     #[test]

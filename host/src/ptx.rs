@@ -1,5 +1,6 @@
 //! The PTX that the build embedded, and which of it a device takes.
 
+use crate::{Error, Gpu};
 use kernels::launch::{Backend, ComputeCapability, Entry, Target};
 use std::fmt;
 
@@ -90,6 +91,99 @@ pub fn choose(device: ComputeCapability, driver: CudaVersion, backend: Backend) 
         .max_by_key(|ptx| ptx.target())?;
     let too_new = best_for(device, backend).filter(|best| best.target() != ptx.target());
     Some(Choice { ptx, too_new })
+}
+
+/// Which of a backend's embedded PTX a device is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// The best that the device takes: [`best_for`].
+    Best,
+    /// That for a target, such as `sm_80`.
+    For(&'static str),
+}
+
+impl Code {
+    /// `best`, or one of the [`targets`].
+    pub fn named(name: &str) -> Option<Self> {
+        if name == "best" {
+            return Some(Self::Best);
+        }
+        let target = targets().into_iter().find(|target| *target == name);
+        target.map(Self::For)
+    }
+
+    /// Opens a device with this code, compiled by `backend`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Gpu::with_backend`]; [`Error::Request`] where there is no such code
+    /// by that backend, or the device does not run it.
+    pub fn open(self, ordinal: u32, backend: Backend) -> Result<Gpu, Error> {
+        let Self::For(target) = self else {
+            return Gpu::with_backend(ordinal, backend);
+        };
+        if of(backend).next().is_none() {
+            return Err(Error::NoPtx { backend });
+        }
+        let listed = |ptx: &mut dyn Iterator<Item = Ptx>| {
+            let targets: Vec<_> = ptx.map(|ptx| ptx.architecture).collect();
+            targets.join(", ")
+        };
+        let Some(ptx) = of(backend).find(|ptx| ptx.architecture == target) else {
+            return Err(Error::Request {
+                reason: format!(
+                    "no code for {target} by {backend} is in this program; there is code for {}",
+                    listed(&mut of(backend))
+                ),
+            });
+        };
+        // A device that is not there is named by the call below.
+        if let Some(device) = crate::device::devices()?.get(ordinal as usize) {
+            let capability = device.limits.compute_capability;
+            if !ptx.runs_on(capability) {
+                return Err(Error::Request {
+                    reason: format!(
+                        "{} (device {ordinal}, compute capability {capability}) does not run code \
+                         for {target}; of what is in this program it runs {}",
+                        device.name,
+                        listed(&mut of(backend).filter(|ptx| ptx.runs_on(capability)))
+                    ),
+                });
+            }
+        }
+        Gpu::with_ptx(ordinal, |_| Some(ptx))
+    }
+}
+
+/// Opens a device with each of some codes by each of some backends. What two of
+/// them choose alike is opened once.
+///
+/// # Errors
+///
+/// Those of [`Code::open`].
+pub fn open(ordinal: u32, backends: &[Backend], codes: &[Code]) -> Result<Vec<Gpu>, Error> {
+    let mut gpus: Vec<Gpu> = Vec::new();
+    for &backend in backends {
+        for code in codes {
+            let gpu = code.open(ordinal, backend)?;
+            let of = |gpu: &Gpu| (gpu.ptx().backend, gpu.ptx().architecture);
+            if !gpus.iter().any(|it| of(it) == of(&gpu)) {
+                gpus.push(gpu);
+            }
+        }
+    }
+    Ok(gpus)
+}
+
+/// The targets that some backend's embedded PTX is for, each once.
+pub fn targets() -> Vec<&'static str> {
+    let mut targets = Vec::new();
+    for ptx in all() {
+        if !targets.contains(&ptx.architecture) {
+            targets.push(ptx.architecture);
+        }
+    }
+    targets
 }
 
 impl Ptx {
@@ -279,6 +373,16 @@ mod tests {
         // Too old a driver, too old a device.
         assert_eq!(choice((7, 5), 10020), None);
         assert_eq!(choice((7, 0), 13000), None);
+    }
+
+    #[test]
+    fn code_goes_by_its_target() {
+        assert_eq!(Code::named("best"), Some(Code::Best));
+        for target in targets() {
+            assert_eq!(Code::named(target), Some(Code::For(target)));
+        }
+        assert_eq!(Code::named("sm_12"), None);
+        assert_eq!(Code::named(""), None);
     }
 
     #[test]

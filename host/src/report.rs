@@ -15,6 +15,38 @@ pub fn table_of_filled<const N: usize>(heading: &[&str; N], rows: &[[String; N]]
     aligned(heading, rows, &filled)
 }
 
+/// A table in Markdown, without the columns that are empty in every row. Columns
+/// of numbers stand to the right, the first never does.
+pub fn markdown<H: AsRef<str>, R: AsRef<[String]>>(heading: &[H], rows: &[R]) -> String {
+    let cells = |column: usize| {
+        let rows = rows.iter().filter_map(move |row| row.as_ref().get(column));
+        rows.map(String::as_str)
+    };
+    let shown: Vec<_> = (0..heading.len())
+        .filter(|&column| cells(column).any(|cell| !cell.is_empty()))
+        .collect();
+    if shown.is_empty() {
+        return String::new();
+    }
+    let line = |cell: &dyn Fn(usize) -> String| {
+        let cells: Vec<_> = shown.iter().map(|&column| cell(column)).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let escaped = |text: &str| text.replace('|', "\\|");
+    let mut text = line(&|column| escaped(heading[column].as_ref()));
+    let number = |cell: &str| cell.is_empty() || cell == "–" || cell.starts_with(char::is_numeric);
+    for &column in &shown {
+        let right = column > 0 && cells(column).all(number);
+        text += if right { "|--:" } else { "|---" };
+    }
+    text += "|\n";
+    for row in rows {
+        let row = row.as_ref();
+        text += &line(&|column| escaped(row.get(column).map_or("", String::as_str)));
+    }
+    text
+}
+
 fn aligned<const N: usize>(heading: &[&str; N], rows: &[[String; N]], shown: &[bool; N]) -> String {
     let numeric = |column: usize| {
         rows.iter().all(|row| {
@@ -118,48 +150,6 @@ fn file(path: &Path, reason: impl ToString) -> Error {
     }
 }
 
-/// A chart of horizontal bars, as SVG: a line for each name and rate, in FLOP/s,
-/// with the rate in TFLOP/s beside the bar.
-pub fn bar_chart(title: &str, bars: &[(&str, f64)]) -> String {
-    const LINE: usize = 24;
-    const LABELS: f64 = 170.0;
-    const LONGEST: f64 = 520.0;
-    let escaped = |text: &str| {
-        text.replace('&', "&amp;")
-            .replace('<', "&lt;")
-            .replace('>', "&gt;")
-    };
-    let most = bars
-        .iter()
-        .map(|bar| bar.1)
-        .fold(f64::MIN_POSITIVE, f64::max);
-    let height = LINE * (bars.len() + 2);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"780\" height=\"{height}\" \
-         font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"780\" height=\"{height}\" fill=\"white\"/>\n\
-         <text x=\"8\" y=\"18\">{}</text>\n",
-        escaped(title)
-    );
-    for (i, (name, flops)) in bars.iter().enumerate() {
-        let top = LINE * (i + 1) + 6;
-        let width = LONGEST * flops / most;
-        svg += &format!(
-            "<text x=\"{:.0}\" y=\"{}\" text-anchor=\"end\">{}</text>\n\
-             <rect x=\"{LABELS:.0}\" y=\"{top}\" width=\"{width:.1}\" height=\"16\" \
-             fill=\"#4878a8\"/>\n\
-             <text x=\"{:.1}\" y=\"{}\">{:.2}</text>\n",
-            LABELS - 6.0,
-            top + 13,
-            escaped(name),
-            LABELS + width + 6.0,
-            top + 13,
-            flops / 1e12,
-        );
-    }
-    svg + "</svg>\n"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +163,23 @@ mod tests {
         let heading = ["name", "nothing", "figure"];
         assert_eq!(table_of_filled(&heading, &rows), expected);
         assert!(table(&heading, &rows).contains("nothing"));
+    }
+
+    #[test]
+    fn markdown_has_what_is_filled() {
+        let rows = [
+            ["`a`", "1024", "", "tiles | of 16"],
+            ["`b`", "–", "", "2×2"],
+        ];
+        let rows = rows.map(|row| row.map(String::from));
+        let expected = "| kernel | rate | what |\n|---|--:|---|\n| `a` | 1024 | tiles \\| of 16 |\n\
+                        | `b` | – | 2×2 |\n";
+        assert_eq!(
+            markdown(&["kernel", "rate", "empty", "what"], &rows),
+            expected
+        );
+        let none: [[String; 1]; 0] = [];
+        assert_eq!(markdown(&["kernel"], &none), "");
     }
 
     #[test]
@@ -201,17 +208,5 @@ mod tests {
         assert!(error.to_string().ends_with("no line '<a>'"), "{error}");
         std::fs::remove_file(&path).unwrap();
         assert!(between_markers(&path, ["<a>", "<b>"], "").is_err());
-    }
-
-    #[test]
-    fn a_chart_has_a_bar_for_each_rate() {
-        let chart = bar_chart("a < b", &[("one", 1e12), ("two", 2e12)]);
-        assert!(
-            chart.contains("a &lt; b") && !chart.contains("a < b"),
-            "{chart}"
-        );
-        assert!(chart.contains("width=\"260.0\"") && chart.contains("width=\"520.0\""));
-        assert!(chart.contains(">2.00</text>"), "{chart}");
-        assert!(bar_chart("none", &[]).ends_with("</svg>\n"));
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! Launches are asynchronous, so a host clock around them measures nothing, and
 //! a synchronisation inside the timed loop measures the launch latency of small
-//! sizes. Here two events enclose a batch, and the only wait comes after it.
+//! sizes. Here two events enclose a batch, and the only wait comes after it. Where
+//! products are shorter than their launches, the batch is of [graphs](crate::graph).
 //! Programs and benchmarks all time through this module.
 
 use crate::error::{During, Error};
+use crate::graph::{Batching, Graph, Graphs, of_graphs};
 use crate::{DeviceMatrix, Gpu, Prepared};
 use cust::event::{Event, EventFlags};
 use cust::memory::DeviceBuffer;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Two events on a GPU's own stream, and the time between them.
 ///
@@ -74,6 +76,97 @@ impl<'gpu> Stopwatch<'gpu> {
             queue()?;
         }
         self.record(&self.stop)?;
+        self.wait(meanwhile)
+    }
+
+    /// As [`batch_while`](Self::batch_while), with the products in graphs, which
+    /// are captured first and not timed. A batch is whole graphs, at least one of
+    /// them before it; the time is that of `launches` products in proportion.
+    ///
+    /// # Errors
+    ///
+    /// As there; also where the driver makes no graph of them.
+    pub fn graph_while(
+        &self,
+        lead_in: u64,
+        launches: u64,
+        queue: Queue,
+        meanwhile: impl FnOnce(),
+    ) -> Result<Duration, Error> {
+        let [graphs, each] = of_graphs(launches);
+        let graph = Graph::capture(self.gpu, each, queue)?;
+        let queue = || {
+            // SAFETY: `queue` borrows what the launches use until this function
+            // returns, which it does after waiting; where it fails before, freeing
+            // device memory waits.
+            unsafe { graph.launch() }
+        };
+        for _ in 0..lead_in.div_ceil(each).max(1) {
+            queue()?;
+        }
+        self.record(&self.start)?;
+        for _ in 0..graphs {
+            queue()?;
+        }
+        self.record(&self.stop)?;
+        let time = self.wait(meanwhile)?;
+        Ok(time.mul_f64(launches as f64 / (graphs * each) as f64))
+    }
+
+    /// As [`batch_while`](Self::batch_while) or
+    /// [`graph_while`](Self::graph_while).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn batch_by(
+        &self,
+        batching: Batching,
+        [lead_in, launches]: [u64; 2],
+        queue: Queue,
+        meanwhile: impl FnOnce(),
+    ) -> Result<Duration, Error> {
+        match batching {
+            Batching::Launches => self.batch_while(lead_in, launches, queue, meanwhile),
+            Batching::Graph => self.graph_while(lead_in, launches, queue, meanwhile),
+        }
+    }
+
+    /// The time of one product in a batch, roughly, and of its launch on the host,
+    /// where that was looked at: not where a product takes a millisecond or more.
+    ///
+    /// # Errors
+    ///
+    /// Those of the launches and of the kernel.
+    pub fn estimate(&self, queue: Queue) -> Result<(Duration, Option<Duration>), Error> {
+        const SEVERAL: u32 = 20;
+        let one = self.batch(1, queue)?;
+        if one >= Duration::from_millis(1) {
+            return Ok((one, None));
+        }
+        let begun = Instant::now();
+        let mut queued = Duration::ZERO;
+        let several = self.batch_while(0, SEVERAL.into(), queue, || {
+            queued = begun.elapsed();
+        })?;
+        Ok((several / SEVERAL, Some(queued / SEVERAL)))
+    }
+
+    /// Why no graph can be made of what `queue` launches; none where one can.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Execution`] where a kernel failed before.
+    pub fn refuses_graphs(&self, queue: Queue) -> Result<Option<String>, Error> {
+        match Graph::capture(self.gpu, 1, queue) {
+            Ok(_) => Ok(None),
+            Err(error @ Error::Execution { .. }) => Err(error),
+            Err(error) => Ok(Some(error.to_string())),
+        }
+    }
+
+    /// The time between the events, once both have passed.
+    fn wait(&self, meanwhile: impl FnOnce()) -> Result<Duration, Error> {
         meanwhile();
         // Waits through the GPU, so that a failed kernel is named.
         self.gpu.synchronize()?;
@@ -128,6 +221,7 @@ pub struct Repeated<'a, 'gpu> {
     b: &'a DeviceMatrix<'gpu>,
     c: &'a mut DeviceMatrix<'gpu>,
     stopwatch: Stopwatch<'gpu>,
+    batching: Batching,
 }
 
 impl<'a, 'gpu> Repeated<'a, 'gpu> {
@@ -150,7 +244,38 @@ impl<'a, 'gpu> Repeated<'a, 'gpu> {
             b,
             c,
             stopwatch: Stopwatch::new(gpu)?,
+            batching: Batching::Launches,
         })
+    }
+
+    /// The same, its batches made in this way. Unless this or
+    /// [`choose`](Self::choose) says otherwise, products are launched one by one.
+    #[must_use]
+    pub fn batched_by(mut self, batching: Batching) -> Self {
+        self.batching = batching;
+        self
+    }
+
+    /// Makes the batches in the way that `graphs` asks for, which a few products
+    /// tell; one by one where the driver makes no graph of them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the launches and of the kernel.
+    pub fn choose(&mut self, graphs: Graphs) -> Result<Batching, Error> {
+        let stream = self.gpu.stream();
+        let mut queue = || self.prepared.launch(stream, self.a, self.b, self.c);
+        let short = match graphs {
+            Graphs::On => true,
+            Graphs::Off => false,
+            Graphs::Auto => graphs.wanted(self.stopwatch.estimate(&mut queue)?.0),
+        };
+        self.batching = if short && self.stopwatch.refuses_graphs(&mut queue)?.is_none() {
+            Batching::Graph
+        } else {
+            Batching::Launches
+        };
+        Ok(self.batching)
     }
 
     /// Launches once and waits, so that nothing that happens only once falls
@@ -176,7 +301,8 @@ impl<'a, 'gpu> Repeated<'a, 'gpu> {
     pub fn batch(&mut self, launches: u64) -> Result<Duration, Error> {
         let stream = self.gpu.stream();
         let mut queue = || self.prepared.launch(stream, self.a, self.b, self.c);
-        self.stopwatch.batch(launches, &mut queue)
+        self.stopwatch
+            .batch_by(self.batching, [0, launches], &mut queue, || ())
     }
 
     /// The time of one launch that finds nothing of its operands in the L2

@@ -619,6 +619,25 @@ fn doctor_names_a_missing_function() {
     doctor_finds(&folder, &[], "driver", "failed", &parts);
 }
 
+#[test]
+fn a_driver_without_graphs_launches_one_by_one() {
+    // Without `cc`, the complete one says so.
+    let (Some(_), Some(folder)) = (
+        fake(),
+        compile("without_graphs", &["-DcuGraphInstantiateWithFlags=other"]),
+    ) else {
+        return;
+    };
+    let right = [("FAKE_KERNEL", "right")];
+    let parts = ["lacks cuGraphInstantiateWithFlags", "one by one"];
+    doctor_finds(&folder, &right, "driver", "ok", &parts);
+    let assert = matmul(&folder, &right, &format!("{SMALL} --graphs on --json"))
+        .assert()
+        .success();
+    let printed: serde_json::Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
+    assert_eq!(printed["results"][0]["batched_by"], "launches");
+}
+
 /// A copy of the program, to be run from outside the checkout.
 struct Copy {
     folder: PathBuf,

@@ -4,12 +4,14 @@ mod common;
 
 use host::cases::{self, Case};
 use host::cust::memory::DeviceBuffer;
+use host::graph::{Batching, Graphs};
 use host::measure::Problem;
 use host::transfer::HostMemory;
 use host::verify::Reference;
 use host::{Error, Gpu, Matrix, ptx};
 use kernels::gemm::{self, Shape, Variant};
 use kernels::launch::Plan;
+use std::time::Duration;
 
 fn check_all(gpu: &Gpu, cases: impl IntoIterator<Item = Case>) {
     let mut failures = Vec::new();
@@ -317,4 +319,25 @@ fn a_batch_takes_as_long_as_its_launches() {
     let few = repeated.batch(10).unwrap().as_secs_f64();
     let many = repeated.batch(100).unwrap().as_secs_f64();
     assert!((5.0..20.0).contains(&(many / few)), "{few} {many}");
+}
+
+#[test]
+fn a_graph_of_launches_gives_the_product() {
+    let Some(gpu) = common::gpu() else { return };
+    for (m, n, k) in [(130, 260, 70), (1, 300, 200)] {
+        let shape = Shape::new(m, n, k).unwrap();
+        let mut problem = Problem::random(&gpu, shape, 3).unwrap();
+        for variant in gpu.variants() {
+            let prepared = gpu.prepare_variant(variant, shape).unwrap();
+            let [_, _, c] = problem.operands();
+            gpu.poison(c).unwrap();
+            let mut repeated = problem.repeated(&prepared).unwrap();
+            // Nothing has run yet: what is in C below, the graph put there.
+            assert_eq!(repeated.choose(Graphs::On).unwrap(), Batching::Graph);
+            assert!(repeated.batch(3).unwrap() > Duration::ZERO);
+            let ([_, _, c], reference) = problem.parts();
+            let verdict = reference.check(&gpu.download(c).unwrap()).unwrap();
+            assert!(verdict.passed(), "{} at {shape}: {verdict}", variant.name);
+        }
+    }
 }

@@ -342,6 +342,416 @@ fn files_hold_what_was_measured() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
+/// The cells of a Markdown table's row that begins with this one.
+#[track_caller]
+fn cells<'a>(table: &'a str, first: &str) -> Vec<&'a str> {
+    let line = table
+        .lines()
+        .find(|line| line.starts_with(&format!("| {first} |")))
+        .unwrap_or_else(|| panic!("no row {first} in:\n{table}"));
+    let line = line.trim_start_matches("| ").trim_end_matches(" |");
+    line.split(" | ").collect()
+}
+
+#[test]
+fn the_table_shows_cublas_registers_and_what_changed() {
+    let Some(fakes) = fakes() else { return };
+    let folder = folder("table").join(std::process::id().to_string());
+    fs::create_dir_all(&folder).unwrap();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let page = "before\n<!-- begin: matmul table -->\nold\n<!-- end: matmul table -->\nafter\n";
+    fs::write(path("page.md"), page).unwrap();
+    let arguments = format!(
+        "table --sizes 16,32 --rounds 2 --write {} --json {} --chart {}",
+        path("page.md"),
+        path("table.json"),
+        path("chart.svg")
+    );
+    let (code, printed, said) = outcome(on_fake(fakes, &[], &arguments));
+    assert_eq!(code, 0, "{said}");
+    let heading = cells(&printed, "kernel");
+    let expected = [
+        "kernel",
+        "16×16×16",
+        "32×32×32",
+        "× cuBLAS",
+        "registers",
+        "shared memory",
+        "occupancy",
+        "what changed",
+    ];
+    assert_eq!(heading, expected);
+    // The fake's products all take 100 ms. It has 40 registers and 2 KiB for each
+    // kernel, and room for 1,024 threads.
+    let tiled = cells(&printed, "`tiled_16`");
+    let summary = kernels::gemm::find("tiled_16").unwrap().summary;
+    let expected = ["1.00", "40", "2.0 KiB", "50 % (4×8 warps)", summary];
+    assert_eq!(tiled[3..], expected, "{printed}");
+    for variant in kernels::gemm::all() {
+        assert_eq!(cells(&printed, &format!("`{}`", variant.name))[3], "1.00");
+    }
+    assert_eq!(cells(&printed, "`cublas_f32`")[3], "");
+    assert!(!printed.contains("cublas_tf32"), "{printed}");
+    let written = fs::read_to_string(path("page.md")).unwrap();
+    assert_eq!(written, page.replace("old\n", &printed));
+    for chart in ["chart.svg", "chart-dark.svg"] {
+        let chart = fs::read_to_string(path(chart)).unwrap();
+        assert!(chart.contains("32×32×32") && chart.contains("cublas_f32"));
+    }
+
+    // The same from the file, without a GPU; and what the file has not.
+    let from = format!("table --from {}", path("table.json"));
+    let (code, again, _) = outcome(without_gpu(&format!("{from} --sizes 16,32")));
+    assert_eq!((code, &again), (0, &printed));
+    let (code, one, _) = outcome(without_gpu(&format!("{from} --sizes 16")));
+    assert_eq!((code, cells(&one, "kernel").len()), (0, 7));
+    let (code, _, said) = outcome(without_gpu(&format!("{from} --sizes 16,64")));
+    assert!(
+        code == 2 && said.contains("64×64×64") && said.contains("--sizes"),
+        "{said}"
+    );
+    let (code, _, said) = outcome(without_gpu(&format!("{from} --rounds 3")));
+    assert!(code == 2 && said.contains("cannot be used with"), "{said}");
+    // `bench` shows it too.
+    let (code, rows, _) = outcome(without_gpu(&format!(
+        "bench --from {} --markdown",
+        path("table.json")
+    )));
+    assert!(
+        code == 0 && rows.contains("| cublas_f32 | 32×32×32 |"),
+        "{rows}"
+    );
+
+    // Without cuBLAS, without a GPU, with wrong results.
+    let absent = [("MATMUL_CUBLAS", "/no/such/libcublas.so")];
+    let arguments = "table --sizes 16 --rounds 1";
+    let (code, printed, said) = outcome(on_fake(fakes, &absent, arguments));
+    assert_eq!(code, 0);
+    assert!(
+        !printed.contains("× cuBLAS") && printed.contains("cuBLAS was not there"),
+        "{printed}"
+    );
+    assert!(!printed.contains("/no/such"), "{printed}");
+    assert!(said.contains("/no/such/libcublas.so"), "{said}");
+    let named = format!("{arguments} --cublas {}", fakes.cublas.display());
+    let (_, printed, _) = outcome(on_fake(fakes, &absent, &named));
+    assert!(printed.contains("× cuBLAS"), "{printed}");
+    let (code, printed, said) = outcome(without_gpu(arguments));
+    assert_eq!((code, printed.as_str()), (1, ""), "{said}");
+    assert!(said.contains("no CUDA driver"), "{said}");
+    fs::write(path("page.md"), page).unwrap();
+    let arguments = format!("{arguments} --write {}", path("page.md"));
+    let wrong = [("FAKE_KERNEL", "wrong")];
+    let (code, printed, said) = outcome(on_fake(fakes, &wrong, &arguments));
+    assert_eq!((code, printed.as_str()), (1, ""));
+    assert!(said.contains("tiled_16 at 16×16×16: FAIL"), "{said}");
+    assert_eq!(fs::read_to_string(path("page.md")).unwrap(), page);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn kernels_stand_beside_cublas_with_code_for_another_target() {
+    let Some(fakes) = fakes() else { return };
+    let folder = folder("by_shape").join(std::process::id().to_string());
+    fs::create_dir_all(&folder).unwrap();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let markers = [
+        "<!-- begin: matmul bench --by-shape -->\n",
+        "<!-- end: matmul bench --by-shape -->\n",
+    ];
+    // A page may hold both tables.
+    let page = format!(
+        "<!-- begin: matmul bench -->\nsummary\n<!-- end: matmul bench -->\n{}old\n{}",
+        markers[0], markers[1]
+    );
+    fs::write(path("page.md"), &page).unwrap();
+    let arguments = format!(
+        "bench --kernel auto,tma,cublas_f32 --shape 16x24x8,1x40x40 {QUICK} --code best,sm_80 \
+         --by-shape --write {} --json {}",
+        path("page.md"),
+        path("sweep.json")
+    );
+    let (code, printed, said) = outcome(on_fake(fakes, &[], &arguments));
+    assert_eq!(code, 0, "{said}");
+    let expected = [
+        "M×N×K",
+        "cuBLAS, TFLOP/s",
+        "`tma`, TFLOP/s",
+        "ratio",
+        "memory",
+        "`auto`, TFLOP/s",
+        "ratio",
+        "memory",
+        "`auto/sm_80`, TFLOP/s",
+        "ratio",
+        "memory",
+    ];
+    assert_eq!(cells(&printed, "M×N×K"), expected);
+    for shape in ["16×24×8", "1×40×40"] {
+        let row = cells(&printed, shape);
+        assert_eq!([row[3], row[6], row[9]], ["1.00"; 3], "{printed}");
+        // 3,072 FLOPs for 2.8 KB are few as well.
+        assert!(row[10].ends_with(" GB/s (0 %)"), "{printed}");
+    }
+    let written = fs::read_to_string(path("page.md")).unwrap();
+    assert_eq!(written, page.replace("old\n", &printed));
+    // Hopper's copy engine is beyond that code, and cuBLAS is measured once.
+    assert!(
+        said.contains("skipped: tma at 16×24×8: tma needs"),
+        "{said}"
+    );
+    let sweep: Value =
+        serde_json::from_str(&fs::read_to_string(path("sweep.json")).unwrap()).unwrap();
+    assert_eq!(sweep["devices"][0]["ptx"], "sm_90a, sm_80");
+    let codes: Vec<_> = rows(&sweep, "auto")
+        .iter()
+        .map(|row| &row["code"])
+        .collect();
+    assert_eq!(
+        codes,
+        [&Value::Null, &"sm_80".into(), &Value::Null, &"sm_80".into()]
+    );
+    assert_eq!(rows(&sweep, "cublas_f32").len(), 2);
+    let other = rows(&sweep, "auto")[1];
+    let again = other["again"].as_str().unwrap();
+    let again = again.strip_prefix("matmul ").unwrap();
+    let second = json(on_fake(fakes, &[], &format!("{again} --json -")), 0);
+    assert_eq!(second["rows"].as_array().unwrap().len(), 1);
+    assert_eq!(second["rows"][0]["code"], "sm_80");
+    // The same from the file, and nothing differs.
+    let from = format!("bench --from {} --by-shape", path("sweep.json"));
+    assert_eq!(outcome(without_gpu(&from)).1, printed);
+    let sweep = path("sweep.json");
+    let (code, compared, _) = outcome(command(&format!("compare {sweep} {sweep}")));
+    assert!(
+        code == 0 && compared.starts_with("time: 8 the same, 0 faster"),
+        "{compared}"
+    );
+
+    // What two names choose alike is measured once.
+    let arguments = format!("bench --kernel auto --shape 8 {QUICK} --code sm_90a,best --json -");
+    let sweep = json(on_fake(fakes, &[], &arguments), 0);
+    assert_eq!(rows(&sweep, "auto").len(), 1);
+    assert_eq!(rows(&sweep, "auto")[0]["code"], Value::Null);
+    // A failing kernel of the second module is named all the same.
+    let failing = [("FAKE_SYNC", "700")];
+    let arguments = format!("bench --kernel tiled_16 --shape 8 {QUICK} --code sm_75");
+    let (code, _, said) = outcome(on_fake(fakes, &failing, &arguments));
+    assert!(code == 1 && said.contains("gemm_tiled_16"), "{said}");
+    // `run` takes it as well.
+    let (code, printed, _) = outcome(on_fake(
+        fakes,
+        &[],
+        "run --kernel tiled_16 --code best,sm_80",
+    ));
+    assert_eq!(code, 0);
+    assert!(
+        printed.contains("tiled_16/sm_90a ") && printed.contains("tiled_16/sm_80 "),
+        "{printed}"
+    );
+    for (code, part) in [("sm_12", "sm_75, sm_80, sm_90a"), ("", "`best`")] {
+        let arguments = format!("bench --kernel auto --shape 8 --code={code}");
+        let (found, _, said) = outcome(on_fake(fakes, &[], &arguments));
+        assert!(found == 2 && said.contains(part), "{said}");
+    }
+    let old = [("FAKE_CC", "75")];
+    let arguments = "bench --kernel auto --shape 8 --code sm_80";
+    let (code, _, said) = outcome(on_fake(fakes, &old, arguments));
+    assert_eq!(code, 2);
+    assert!(
+        said.contains("compute capability 7.5) does not run code for sm_80")
+            && said.contains("it runs sm_75"),
+        "{said}"
+    );
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn every_device_has_its_rows() {
+    let Some(fakes) = fakes() else { return };
+    let two = [("FAKE_DEVICES", "2")];
+    let arguments = format!("bench --kernel tiled_16,cublas_f32,cpu --shape 16 {QUICK}");
+    for devices in ["0,1", "all", "0,1,0"] {
+        let arguments = format!("{arguments} --device {devices} --json -");
+        let sweep = json(on_fake(fakes, &two, &arguments), 0);
+        let ordinals = sweep["devices"].as_array().unwrap().iter();
+        let ordinals: Vec<_> = ordinals.map(|it| it["ordinal"].as_u64().unwrap()).collect();
+        assert_eq!(ordinals, [0, 1]);
+        for kernel in ["tiled_16", "cublas_f32"] {
+            let rows = rows(&sweep, kernel);
+            let devices: Vec<_> = rows.iter().map(|row| row["device"].as_u64()).collect();
+            assert_eq!(devices, [Some(0), Some(1)], "{kernel}");
+            let again = rows[1]["again"].as_str().unwrap();
+            assert!(again.contains(" --device 1"), "{again}");
+        }
+        assert_eq!(rows(&sweep, "cpu").len(), 1);
+    }
+    let (code, printed, said) = outcome(on_fake(fakes, &two, &format!("{arguments} --device 1,0")));
+    assert_eq!(code, 0);
+    assert!(printed.contains("Fake GPU B (device 1,"), "{printed}");
+    assert!(
+        printed.contains("tiled_16         1  16×16×16"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("tiled_16         0  16×16×16"),
+        "{printed}"
+    );
+    // The fake NVML knows the first alone.
+    assert!(said.contains("of device 1 were not read"), "{said}");
+    let (_, printed, _) = outcome(on_fake(
+        fakes,
+        &two,
+        &format!("{arguments} --device 1,0 --markdown"),
+    ));
+    assert!(printed.contains("| tiled_16 | 1 | 16×16×16 |"), "{printed}");
+    let (_, printed, _) = outcome(on_fake(
+        fakes,
+        &two,
+        &format!("{arguments} --device 1,0 --by-shape"),
+    ));
+    let (first, second) = printed.split_once("Device 0, Fake GPU A:").unwrap();
+    assert!(first.starts_with("Device 1, Fake GPU B:"), "{printed}");
+    for table in [first, second] {
+        assert_eq!(cells(table, "16×16×16")[3], "1.00", "{printed}");
+    }
+    // A second that is too old is left out; alone, it is an error.
+    let old = [("FAKE_DEVICES", "2"), ("FAKE_OLD_DEVICE", "1")];
+    let all = format!("{arguments} --device all --json -");
+    let sweep = json(on_fake(fakes, &old, &all), 0);
+    assert_eq!(rows(&sweep, "tiled_16").len(), 1);
+    assert_eq!(sweep["skipped"][0]["shape"], "every shape on device 1");
+    let reason = sweep["skipped"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("compute capability 5.2"), "{reason}");
+    let (code, _, said) = outcome(on_fake(fakes, &old, &format!("{arguments} --device 1")));
+    assert!(code == 1 && said.contains("Fake GPU B"), "{said}");
+}
+
+#[test]
+fn short_products_are_launched_in_graphs() {
+    let Some(fakes) = fakes() else { return };
+    let arguments =
+        "bench --kernel tiled_16,stream_k,cublas_[fb]* --shape 16 --rounds 1 --pause 0 --json -";
+    let batched = |settings: &[(&str, &str)], more: &str| {
+        let sweep = json(
+            on_fake(
+                fakes,
+                settings,
+                &format!("{arguments} --sustained 1 {more}"),
+            ),
+            0,
+        );
+        let rows = sweep["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 5, "{sweep:#}");
+        let by: Vec<_> = rows
+            .iter()
+            .map(|row| row["batched_by"].as_str().unwrap())
+            .collect();
+        assert!(by.iter().all(|it| *it == by[0]), "{by:?}");
+        (by[0].to_owned(), sweep)
+    };
+    // A batch of one product takes as long as one of 20 here, a twentieth of which is
+    // what a short one takes.
+    let long: &[(&str, &str)] = &[("FAKE_ELAPSED", "400000")];
+    let short: &[(&str, &str)] = &[("FAKE_ELAPSED", "100")];
+    assert_eq!(batched(long, "").0, "launches");
+    assert_eq!(batched(short, "--graphs off").0, "launches");
+    assert_eq!(batched(long, "--graphs on").0, "graph");
+    let (by, sweep) = batched(short, "");
+    assert_eq!(by, "graph");
+    assert_eq!(sweep["warnings"], serde_json::json!([]), "{sweep:#}");
+    for row in sweep["rows"].as_array().unwrap() {
+        assert_eq!(row["no_graph"], Value::Null);
+        // 5 µs a product, 1 ms a batch: one graph of 200, which took 100 µs.
+        let sustained = &row["sustained"];
+        assert_eq!(sustained["launches"], 200, "{row:#}");
+        let seconds = sustained["seconds"][0].as_f64().unwrap();
+        assert!((seconds / 5e-7 - 1.0).abs() < 1e-3, "{row:#}");
+        let again = row["again"].as_str().unwrap();
+        assert!(again.ends_with(" --graphs on"), "{again}");
+    }
+    // Several graphs make a batch.
+    let sweep = json(
+        on_fake(fakes, short, &format!("{arguments} --sustained 4")),
+        0,
+    );
+    let sustained = &rows(&sweep, "cublas_f32")[0]["sustained"];
+    assert_eq!(sustained["launches"], 800, "{sustained}");
+    let seconds = sustained["seconds"][0].as_f64().unwrap();
+    assert!((seconds / 5e-7 - 1.0).abs() < 1e-3, "{sustained}");
+
+    // Drivers that refuse, and say so at different points.
+    for (name, code, part) in [
+        (
+            "FAKE_CAPTURE",
+            "801",
+            "capturing launches in a graph: the driver said CUDA error 801",
+        ),
+        (
+            "FAKE_GRAPH",
+            "500",
+            "making a graph of launches: the driver said CUDA_ERROR_NOT_FOUND (500)",
+        ),
+        ("MATMUL_SYNC", "1", "MATMUL_SYNC=1 waits for each launch"),
+    ] {
+        let refusing = [short[0], (name, code)];
+        for more in ["", "--graphs on"] {
+            let (by, sweep) = batched(&refusing, more);
+            assert_eq!(by, "launches", "{name}");
+            let warning = sweep["warnings"][0].as_str().unwrap();
+            assert!(
+                warning
+                    .starts_with("launched one by one in place of a graph: tiled_16 at 16×16×16")
+                    && warning.contains(part),
+                "{warning}"
+            );
+            let reason = rows(&sweep, "cublas_f32")[0]["no_graph"].as_str().unwrap();
+            assert!(
+                reason.starts_with("tiled_16: ") && reason.contains(part),
+                "{reason}"
+            );
+        }
+    }
+    // Where cuBLAS cannot, the kernels are launched one by one too.
+    let refusing = [short[0], ("FAKE_CUBLAS_WORKSPACE", "3")];
+    let (by, sweep) = batched(&refusing, "");
+    assert_eq!(by, "launches");
+    let reason = rows(&sweep, "tiled_16")[0]["no_graph"].as_str().unwrap();
+    assert_eq!(
+        reason,
+        "cublas_f32: cublasSetWorkspace_v2 said CUBLAS_STATUS_ALLOC_FAILED (3)"
+    );
+    // A kernel that fails is no refusal.
+    let failing = [short[0], ("FAKE_SYNC", "700")];
+    let (code, _, said) = outcome(on_fake(
+        fakes,
+        &failing,
+        &format!("{arguments} --graphs on"),
+    ));
+    assert!(
+        code == 1 && said.contains("CUDA_ERROR_ILLEGAL_ADDRESS"),
+        "{said}"
+    );
+
+    // `run`, and the table.
+    let one = "run --kernel tiled_16 --m 16 --n 16 --k 16 --iterations 300";
+    for (more, by) in [("", "graph"), (" --graphs off", "launches")] {
+        let (code, printed, _) = outcome(on_fake(fakes, short, &format!("{one}{more}")));
+        assert_eq!(code, 0);
+        let graph = printed.contains("mean of 300 launches in a CUDA graph between two events");
+        assert_eq!(graph, by == "graph", "{printed}");
+        let result = json(on_fake(fakes, short, &format!("{one}{more} --json")), 0);
+        assert_eq!(result["results"][0]["batched_by"], by);
+    }
+    let (code, table, said) = outcome(on_fake(fakes, short, "table --sizes 16 --rounds 1"));
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(cells(&table, "`auto`")[2], "1.00", "{table}");
+    for command in ["bench", "run", "table"] {
+        let (code, _, said) = outcome(on_fake(fakes, &[], &format!("{command} --graphs maybe")));
+        assert!(code == 2 && said.contains("on, off or auto"), "{said}");
+    }
+}
+
 #[test]
 fn sweeps_are_compared() {
     let Some(fakes) = fakes() else { return };

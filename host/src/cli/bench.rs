@@ -1,7 +1,7 @@
 //! `matmul bench`.
 
 use super::plan::{Floor, known_device};
-use super::{BackendArgument, Outcome, compare::percent};
+use super::{CodeArguments, GraphsArgument, Outcome, compare::percent};
 use host::devices::KnownDevice;
 use host::sweep::{self, Contender, PRESETS, Progress, Settings, Sweep};
 use host::{Error, plot, report};
@@ -41,7 +41,9 @@ pub struct Arguments {
     #[arg(long, default_value = "0", value_name = "NUMBER,…", value_parser = devices)]
     device: Devices,
     #[command(flatten)]
-    backend: BackendArgument,
+    code: CodeArguments,
+    #[command(flatten)]
+    graphs: GraphsArgument,
     /// Samples of each figure
     #[arg(long, default_value_t = 7, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
@@ -81,6 +83,10 @@ pub struct Arguments {
     /// Print the table as Markdown
     #[arg(long)]
     markdown: bool,
+    /// Print Markdown with a row for each shape, where the kernels stand beside cuBLAS; `--write`
+    /// writes this too, between markers of its own
+    #[arg(long)]
+    by_shape: bool,
     /// A file in which to replace what stands between the summary's markers
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -92,19 +98,21 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     from: Option<PathBuf>,
     /// Launch everything once, for profilers: nothing is verified or timed
-    #[arg(long, conflicts_with_all = ["from", "dry_run", "json", "csv", "markdown", "write", "plot"])]
+    #[arg(long, conflicts_with_all = ["from", "dry_run", "json", "csv", "markdown", "by_shape", "write", "plot"])]
     run_once: bool,
     /// Show what would be measured, with the least time it takes; needs no GPU
-    #[arg(long, conflicts_with_all = ["from", "json", "csv", "markdown", "write", "plot"])]
+    #[arg(long, conflicts_with_all = ["from", "json", "csv", "markdown", "by_shape", "write", "plot"])]
     dry_run: bool,
     /// The device that `--dry-run` computes for
     #[arg(long, default_value = "h200", value_name = "NAME", value_parser = known_device)]
     gpu: KnownDevice,
 }
 
-const MEASURING: [&str; 11] = [
+const MEASURING: [&str; 13] = [
     "device",
     "backend",
+    "code",
+    "graphs",
     "rounds",
     "sustained",
     "burst",
@@ -116,8 +124,24 @@ const MEASURING: [&str; 11] = [
     "tag",
 ];
 
-/// What the summary's place in a file begins and ends with.
-const MARKERS: [&str; 2] = ["<!-- begin: matmul bench -->", "<!-- end: matmul bench -->"];
+/// What the place of the summary, and of the table by shape, begins and ends
+/// with in a file.
+const SUMMARY: [&str; 2] = ["<!-- begin: matmul bench -->", "<!-- end: matmul bench -->"];
+const BY_SHAPE: [&str; 2] = [
+    "<!-- begin: matmul bench --by-shape -->",
+    "<!-- end: matmul bench --by-shape -->",
+];
+
+impl Arguments {
+    /// The noise above which a row is warned of, as a share.
+    fn noise(&self) -> f64 {
+        self.noise_limit / 100.0
+    }
+
+    fn markers(&self) -> [&'static str; 2] {
+        if self.by_shape { BY_SHAPE } else { SUMMARY }
+    }
+}
 
 fn after_help() -> String {
     let mut text = String::from(
@@ -169,7 +193,13 @@ fn devices(text: &str) -> Result<Devices, String> {
                 .map_err(|_| format!("'{number}' is neither a device's number nor 'all'"))
         })
         .collect::<Result<Vec<u32>, _>>()?;
-    Ok(Devices::These(numbers))
+    let mut once = Vec::new();
+    for number in numbers {
+        if !once.contains(&number) {
+            once.push(number);
+        }
+    }
+    Ok(Devices::These(once))
 }
 
 fn milliseconds(text: &str) -> Result<Duration, String> {
@@ -190,10 +220,12 @@ fn tag(text: &str) -> Result<(String, String), String> {
 pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
     // Before minutes of measuring, not after.
     if let Some(path) = &arguments.write {
-        report::between_markers(path, MARKERS, "")?;
+        report::between_markers(path, arguments.markers(), "")?;
     }
     if let Some(path) = &arguments.from {
-        return show(arguments, &chosen(arguments, Sweep::read(path)?)?);
+        let mut sweep = Sweep::read(path)?;
+        sweep.choose(&arguments.kernel, &wanted(arguments)?, arguments.noise())?;
+        return show(arguments, &sweep);
     }
     let contenders = Contender::matching(&arguments.kernel)?;
     let shapes = shapes(arguments)?;
@@ -201,11 +233,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         dry_run(arguments, &contenders, &shapes);
         return Ok(Outcome::Passed);
     }
-    for &backend in arguments.backend.backends() {
-        if host::ptx::of(backend).next().is_none() {
-            return Err(Error::NoPtx { backend });
-        }
-    }
+    arguments.code.check()?;
     let settings = settings(arguments)?;
     if arguments.run_once {
         sweep::run_once(&settings, &contenders, &shapes, |contender, shape| {
@@ -215,47 +243,27 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
     }
     let mut bar = Bar::new(sweep::steps(&settings, &contenders, &shapes));
     let sweep = sweep::run(&settings, &contenders, &shapes, &mut bar);
-    bar.0.finish_and_clear();
+    drop(bar);
     show(arguments, &sweep?)
 }
 
-/// The rows of a saved sweep that were asked for.
-fn chosen(arguments: &Arguments, mut sweep: Sweep) -> Result<Sweep, Error> {
-    let kernels = sweep::patterns(&arguments.kernel)?;
-    let shapes = wanted(arguments)?;
-    sweep.rows.retain(|row| {
-        let of = |shape: &Shape| [shape.m(), shape.n(), shape.k()] == [row.m, row.n, row.k];
-        kernels.iter().any(|pattern| pattern.matches(&row.kernel))
-            && (shapes.is_empty() || shapes.iter().any(of))
-    });
-    if sweep.rows.is_empty() {
-        return Err(Error::Request {
-            reason: "the sweep has no row of the kernels and shapes that were asked for".into(),
-        });
-    }
-    let named: Vec<_> = shapes.iter().map(ToString::to_string).collect();
-    sweep.skipped.retain(|skipped| {
-        // A reason may concern every kernel, or every shape.
-        let kernel = skipped.kernel.contains([' ', '*'])
-            || kernels.iter().any(|it| it.matches(&skipped.kernel));
-        let shape = skipped.shape.contains(' ') || named.contains(&skipped.shape);
-        kernel && (shapes.is_empty() || shape)
-    });
-    sweep.warn(arguments.noise_limit / 100.0);
-    Ok(sweep)
-}
-
 /// A progress bar on standard error, where that is a terminal.
-struct Bar(ProgressBar);
+pub(super) struct Bar(ProgressBar);
 
 impl Bar {
-    fn new(steps: u64) -> Self {
+    pub(super) fn new(steps: u64) -> Self {
         let bar = ProgressBar::new(steps);
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
         if let Ok(style) = style {
             bar.set_style(style);
         }
         Self(bar)
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
     }
 }
 
@@ -287,8 +295,6 @@ fn settings(arguments: &Arguments) -> Result<Settings, Error> {
             limit
         }
     };
-    let words = std::env::args_os().skip(1);
-    let words: Vec<_> = words.map(|word| word.display().to_string()).collect();
     Ok(Settings {
         rounds: arguments.rounds,
         sustained: arguments.sustained,
@@ -298,13 +304,22 @@ fn settings(arguments: &Arguments) -> Result<Settings, Error> {
         copies: !arguments.no_copies,
         triple_loop_flops: unless_all(default.triple_loop_flops),
         cpu_flops: unless_all(default.cpu_flops),
-        noise_limit: arguments.noise_limit / 100.0,
+        noise_limit: arguments.noise(),
         cublas: arguments.cublas.clone(),
         devices,
-        backends: arguments.backend.backends().to_vec(),
+        backends: arguments.code.backends().to_vec(),
+        codes: arguments.code.code.clone(),
+        graphs: arguments.graphs.graphs,
         tags: arguments.tag.iter().cloned().collect::<BTreeMap<_, _>>(),
-        command: format!("matmul {}", words.join(" ")),
+        command: command_line(),
     })
+}
+
+/// The command line, for the record.
+pub(super) fn command_line() -> String {
+    let words = std::env::args_os().skip(1);
+    let words: Vec<_> = words.map(|word| word.display().to_string()).collect();
+    format!("matmul {}", words.join(" "))
 }
 
 /// The shapes to measure. Without a wish: squares, small ones where only a CPU
@@ -366,6 +381,8 @@ fn show(arguments: &Arguments, sweep: &Sweep) -> Result<Outcome, Error> {
     let to_output = arguments.json.as_deref() == Some(Path::new("-"));
     if to_output {
         super::print_json(sweep);
+    } else if arguments.by_shape {
+        print!("{}", sweep.by_shape());
     } else if arguments.markdown {
         print!("{}", sweep.markdown());
     } else {
@@ -376,27 +393,20 @@ fn show(arguments: &Arguments, sweep: &Sweep) -> Result<Outcome, Error> {
             print!("{}", sweep.table());
         }
     }
-    for skipped in &sweep.skipped {
-        eprintln!(
-            "skipped: {} at {}: {}",
-            skipped.kernel, skipped.shape, skipped.reason
-        );
-    }
-    for warning in &sweep.warnings {
-        eprintln!("warning: {warning}");
-    }
+    say(sweep);
     if let Some(path) = arguments.json.as_ref().filter(|_| !to_output) {
-        let text = serde_json::to_string_pretty(sweep).map_err(|error| Error::File {
-            path: path.clone(),
-            reason: error.to_string(),
-        })?;
-        report::replace_file(path, text + "\n")?;
+        save(sweep, path)?;
     }
     if let Some(path) = &arguments.csv {
         sweep.append_csv(path)?;
     }
     if let Some(path) = &arguments.write {
-        let text = report::between_markers(path, MARKERS, &sweep.summary())?;
+        let page = if arguments.by_shape {
+            sweep.by_shape()
+        } else {
+            sweep.summary()
+        };
+        let text = report::between_markers(path, arguments.markers(), &page)?;
         report::replace_file(path, text)?;
     }
     if let Some(folder) = &arguments.plot {
@@ -412,6 +422,28 @@ fn show(arguments: &Arguments, sweep: &Sweep) -> Result<Outcome, Error> {
     } else {
         Outcome::Failed
     })
+}
+
+/// Says what was left out and what to be wary of.
+pub(super) fn say(sweep: &Sweep) {
+    for skipped in &sweep.skipped {
+        eprintln!(
+            "skipped: {} at {}: {}",
+            skipped.kernel, skipped.shape, skipped.reason
+        );
+    }
+    for warning in &sweep.warnings {
+        eprintln!("warning: {warning}");
+    }
+}
+
+/// Writes a sweep to a file as JSON.
+pub(super) fn save(sweep: &Sweep, path: &Path) -> Result<(), Error> {
+    let text = serde_json::to_string_pretty(sweep).map_err(|error| Error::File {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    report::replace_file(path, text + "\n")
 }
 
 fn dry_run(arguments: &Arguments, contenders: &[Contender], shapes: &[Shape]) {

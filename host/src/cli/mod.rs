@@ -16,8 +16,10 @@ mod vecadd;
 mod verify;
 
 use clap::{Parser, Subcommand};
+use host::graph::Graphs;
 use host::matrix::product_shape;
-use host::{Error, Gpu, ptx};
+use host::ptx::{self, Code};
+use host::{Error, Gpu};
 use kernels::gemm::{Shape, Variant};
 use kernels::launch::Backend;
 use serde::Serialize;
@@ -109,13 +111,32 @@ fn sample_flag(argument: &str) -> Option<String> {
         .then(|| format!("-{argument}"))
 }
 
-/// Whose kernels to take.
+/// Whether batches are CUDA graphs.
 #[derive(clap::Args)]
-struct BackendArgument {
+struct GraphsArgument {
+    /// Whether batches are launched as CUDA graphs: `on`, `off`, or `auto` where a product is
+    /// shorter than 20 µs
+    #[arg(long, default_value = "auto", value_name = "WHEN", value_parser = graphs)]
+    graphs: Graphs,
+}
+
+fn graphs(name: &str) -> Result<Graphs, String> {
+    Graphs::ALL
+        .into_iter()
+        .find(|graphs| graphs.name() == name)
+        .ok_or_else(|| "graphs are on, off or auto".into())
+}
+
+/// Whose kernels to take, compiled for what.
+#[derive(clap::Args)]
+struct CodeArguments {
     /// The compiler whose kernels to take: rustc's own NVPTX target, or rust-cuda, where the
     /// program was built with it
     #[arg(long, value_enum, default_value_t = BackendChoice::Nvptx, value_name = "NAME")]
     backend: BackendChoice,
+    /// The targets whose code to run, such as `sm_80`; `best` is the best that the device takes
+    #[arg(long, value_delimiter = ',', default_value = "best", value_name = "TARGET,…", value_parser = code)]
+    code: Vec<Code>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -125,7 +146,14 @@ enum BackendChoice {
     Both,
 }
 
-impl BackendArgument {
+fn code(name: &str) -> Result<Code, String> {
+    Code::named(name).ok_or_else(|| {
+        let targets = ptx::targets().join(", ");
+        format!("this program has code for {targets}; `best` is the best that the device takes")
+    })
+}
+
+impl CodeArguments {
     fn backends(&self) -> &'static [Backend] {
         match self.backend {
             BackendChoice::Nvptx => &[Backend::Nvptx],
@@ -134,32 +162,40 @@ impl BackendArgument {
         }
     }
 
-    /// The GPU, once for each backend.
+    /// Checks that the program has the kernels of each backend.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoPtx`].
+    fn check(&self) -> Result<(), Error> {
+        for &backend in self.backends() {
+            if ptx::of(backend).next().is_none() {
+                return Err(Error::NoPtx { backend });
+            }
+        }
+        Ok(())
+    }
+
+    /// The GPU, once for each backend and target.
     ///
     /// # Errors
     ///
     /// What the program lacks, before what the machine lacks:
     /// [`Error::NotBuiltBy`] where `named` is a variant that none of the
-    /// backends builds, [`Error::NoPtx`], those of [`Gpu::with_backend`], and
-    /// those of [`Gpu::check_variant`] where none of the GPUs runs `named`.
+    /// backends builds, [`Error::NoPtx`], those of [`Code::open`], and those of
+    /// [`Gpu::check_variant`] where none of the GPUs runs `named`.
     fn gpus(&self, ordinal: u32, named: Option<&Variant>) -> Result<Vec<Gpu>, Error> {
-        let backends = self.backends().iter().copied();
-        for backend in backends.clone() {
-            if ptx::of(backend).next().is_none() {
-                return Err(Error::NoPtx { backend });
-            }
-        }
+        self.check()?;
+        let backends = self.backends();
         if let Some(variant) = named
-            && !backends.clone().any(|backend| variant.is_built_by(backend))
+            && !backends.iter().any(|&backend| variant.is_built_by(backend))
         {
             return Err(Error::NotBuiltBy {
                 variant: variant.name,
-                backend: self.backends()[0],
+                backend: backends[0],
             });
         }
-        let gpus = backends
-            .map(|backend| Gpu::with_backend(ordinal, backend))
-            .collect::<Result<Vec<_>, _>>()?;
+        let gpus = ptx::open(ordinal, backends, &self.code)?;
         if let Some(variant) = named
             && gpus.iter().all(|gpu| gpu.check_variant(variant).is_err())
         {

@@ -1,6 +1,7 @@
 //! `matmul run`: what NVIDIA's matrixMul sample does, for any kernel.
 
-use super::{BackendArgument, Outcome, ShapeArguments, variants_of};
+use super::{CodeArguments, GraphsArgument, Outcome, ShapeArguments, variants_of};
+use host::graph::Batching;
 use host::measure::{Cpu, Effort, Measurement, Problem, check_device_memory, random_factors};
 use host::timing::median;
 use host::transfer::HostMemory;
@@ -21,7 +22,9 @@ pub struct Arguments {
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     device: u32,
     #[command(flatten)]
-    backend: BackendArgument,
+    code: CodeArguments,
+    #[command(flatten)]
+    graphs: GraphsArgument,
     /// What the random elements are made from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -43,6 +46,8 @@ struct Figures {
     kernel: String,
     /// The compiler that made the kernel; none on the CPU.
     backend: Option<&'static str>,
+    /// The target that the kernel was compiled for; none on the CPU.
+    code: Option<&'static str>,
     m: u32,
     n: u32,
     k: u32,
@@ -50,6 +55,8 @@ struct Figures {
     seconds: f64,
     gflops: f64,
     launches: u64,
+    /// How they were launched; none on the CPU.
+    batched_by: Option<Batching>,
     threads_per_block: u64,
     /// Seconds with the copies from and to pinned memory.
     seconds_with_copies: Option<f64>,
@@ -73,7 +80,10 @@ struct Json<'a> {
 
 pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
     let shape = arguments.shape.shape()?;
-    let effort = Effort::one_batch(arguments.iterations);
+    let effort = Effort {
+        graphs: arguments.graphs.graphs,
+        ..Effort::one_batch(arguments.iterations)
+    };
     let cpu = Cpu::ALL
         .into_iter()
         .find(|cpu| cpu.name() == arguments.kernel);
@@ -86,7 +96,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
 
     let name = Some(arguments.kernel.as_str()).filter(|name| *name != "all");
     let named = name.map(host::device::find).transpose()?;
-    let gpus = arguments.backend.gpus(arguments.device, named)?;
+    let gpus = arguments.code.gpus(arguments.device, named)?;
     let mut figures = Vec::new();
     for gpu in &gpus {
         if !arguments.json {
@@ -122,6 +132,7 @@ fn one<'gpu>(
     let sample_error = problem.sample_error(&prepared)?;
     let mut figures = figures(measurement);
     figures.backend = Some(gpu.ptx().backend.name());
+    figures.code = Some(gpu.ptx().architecture);
     figures.seconds_with_copies = Some(median(&samples));
     figures.sample_error = sample_error.is_finite().then_some(sample_error);
     figures.passed &= sample_error <= verify::SAMPLE_LIMIT;
@@ -132,12 +143,14 @@ fn figures(measurement: Measurement) -> Figures {
     let shape = measurement.shape;
     Figures {
         backend: None,
+        code: None,
         m: shape.m(),
         n: shape.n(),
         k: shape.k(),
         seconds: measurement.seconds,
         gflops: measurement.flops_per_second() / 1e9,
         launches: measurement.launches,
+        batched_by: measurement.batching,
         threads_per_block: measurement.block.map_or(0, |block| block.count()),
         seconds_with_copies: None,
         passed: measurement.verdict.passed(),
@@ -202,6 +215,9 @@ fn print_one(figures: &Figures, shape: Shape) {
     let time = report::time(figures.seconds);
     match (figures.launches, on_gpu) {
         (1, _) => println!("{time}, once"),
+        (n, true) if figures.batched_by == Some(Batching::Graph) => {
+            println!("{time}, mean of {n} launches in a CUDA graph between two events");
+        }
         (n, true) => println!("{time}, mean of {n} launches between two events"),
         (n, false) => println!("{time}, mean of {n} runs"),
     }
@@ -225,15 +241,19 @@ fn print_one(figures: &Figures, shape: Shape) {
 }
 
 fn print_many(figures: &[Figures]) {
-    let several = figures.iter().any(|f| f.backend != figures[0].backend);
+    let backends = figures.iter().any(|f| f.backend != figures[0].backend);
+    let codes = figures.iter().any(|f| f.code != figures[0].code);
+    let name = |figures: &Figures| {
+        let backend = figures.backend.filter(|_| backends);
+        let code = figures.code.filter(|_| codes);
+        let parts = [Some(figures.kernel.as_str()), backend, code];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("/")
+    };
     let rows: Vec<_> = figures
         .iter()
         .map(|figures| {
             [
-                match figures.backend {
-                    Some(backend) if several => format!("{}/{backend}", figures.kernel),
-                    _ => figures.kernel.clone(),
-                },
+                name(figures),
                 figures.launches.to_string(),
                 report::time(figures.seconds),
                 report::gflops(figures.gflops * 1e9),

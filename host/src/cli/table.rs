@@ -1,15 +1,16 @@
 //! `matmul table`.
 
-use super::Outcome;
-use host::measure::{Cpu, Effort, Measurement, Problem, random_factors};
-use host::{Error, Gpu, report};
+use super::bench::{Bar, command_line, save, say};
+use super::{CodeArguments, GraphsArgument, Outcome};
+use host::cublas::Mode;
+use host::sweep::{self, Contender, Settings, Sweep};
+use host::{Error, plot, report};
 use kernels::gemm::Shape;
 use std::path::PathBuf;
-use std::time::Duration;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Sizes of the square products
+    /// Sizes of the square products; the columns beside the rates are of the last
     #[arg(long, value_delimiter = ',', default_values_t = [1024, 2048, 4096], value_name = "N,…")]
     sizes: Vec<u64>,
     /// The largest size that the triple loop is tried at
@@ -18,17 +19,35 @@ pub struct Arguments {
     /// Number of the device to run on
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     device: u32,
-    /// A file in which to replace what stands between the table's markers
+    #[command(flatten)]
+    code: CodeArguments,
+    /// The file of cuBLAS, in place of a search [env: MATMUL_CUBLAS]
     #[arg(long, value_name = "FILE")]
-    write: Option<PathBuf>,
-    /// A file for a bar chart (SVG) of the last of the sizes
+    cublas: Option<PathBuf>,
+    #[command(flatten)]
+    graphs: GraphsArgument,
+    /// Samples of each figure
+    #[arg(long, default_value_t = 7, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+    /// Write everything that was measured to a file, as `bench` does
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Take the figures from a file that `--json` wrote, here or of `bench`, and measure nothing
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "largest_on_cpu", "device", "backend", "code", "graphs", "cublas", "rounds", "json",
+    ])]
+    from: Option<PathBuf>,
+    /// A file in which to replace what stands between the table's markers; may be repeated
+    #[arg(long, value_name = "FILE")]
+    write: Vec<PathBuf>,
+    /// A file for a bar chart (SVG) of the last of the sizes; the same for dark pages gets a name
+    /// that ends in `-dark`
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
 }
 
 /// What the table's place in a file begins and ends with.
 const MARKERS: [&str; 2] = ["<!-- begin: matmul table -->", "<!-- end: matmul table -->"];
-const SEED: u64 = 1;
 
 pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
     let shapes = arguments
@@ -37,103 +56,84 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         .map(|&size| Ok(Shape::new(size, size, size)?))
         .collect::<Result<Vec<_>, Error>>()?;
     // Before minutes of measuring, not after.
-    if let Some(path) = &arguments.write {
+    for path in &arguments.write {
         report::between_markers(path, MARKERS, "")?;
     }
-
-    let gpu = Gpu::new(arguments.device)?;
-    let effort = Effort {
-        launches: None,
-        batch_time: Duration::from_millis(300),
-        batches: 7,
+    let sweep = match &arguments.from {
+        Some(path) => {
+            let mut sweep = Sweep::read(path)?;
+            let names: Vec<_> = contenders().map(|it| it.name().to_owned()).collect();
+            sweep.choose(&names, &shapes, Settings::default().noise_limit)?;
+            let there = sweep.shapes();
+            if let Some(shape) = shapes
+                .iter()
+                .find(|it| !there.contains(&[it.m(), it.n(), it.k()]))
+            {
+                return Err(Error::Request {
+                    reason: format!(
+                        "{} has no figure at {shape}; name its sizes with --sizes",
+                        path.display()
+                    ),
+                });
+            }
+            sweep
+        }
+        None => measure(arguments, &shapes)?,
     };
-    let mut rows: Vec<(String, Vec<Option<Measurement>>)> = Cpu::ALL
-        .iter()
-        .map(|cpu| cpu.name().to_owned())
-        .chain(kernels::gemm::all_on(&gpu.info().limits).map(|variant| variant.name.to_owned()))
-        .map(|name| (name, Vec::new()))
-        .collect();
-    for &shape in &shapes {
-        let mut column = Vec::new();
-        let (a, b) = random_factors(shape, SEED)?;
-        let mut problem = Problem::new(&gpu, &a, &b)?;
-        for cpu in Cpu::ALL {
-            let wanted = u64::from(shape.n()) <= arguments.largest_on_cpu || cpu == Cpu::Gemm;
-            column.push(if wanted {
-                // Three are enough where one takes a second.
-                let effort = Effort {
-                    batches: 3,
-                    ..effort
-                };
-                Some(cpu.measure(&a, &b, problem.reference(), effort)?)
-            } else {
-                None
-            });
-        }
-        for variant in kernels::gemm::all_on(&gpu.info().limits) {
-            column.push(Some(problem.measure(variant, effort)?));
-        }
-        for ((_, row), measurement) in rows.iter_mut().zip(column) {
-            row.push(measurement);
-        }
+    say(&sweep);
+    if let Some(path) = &arguments.json {
+        save(&sweep, path)?;
     }
-
-    let wrong: Vec<_> = rows
-        .iter()
-        .flat_map(|(_, row)| row.iter().flatten())
-        .filter(|measurement| !measurement.verdict.passed())
-        .map(|m| format!("{} at {}: {}", m.name, m.shape, m.verdict))
-        .collect();
-    if !wrong.is_empty() {
-        eprintln!("{}", wrong.join("\n"));
+    if !sweep.passed() {
+        for row in sweep.rows.iter().filter(|row| !row.passed) {
+            eprintln!("{} at {}: {}", row.name(), row.shape(), row.verdict);
+        }
         return Ok(Outcome::Failed);
     }
-    let text = markdown(&gpu, &shapes, &rows);
+    let text = sweep.ladder(&shapes);
     print!("{text}");
-    if let Some(path) = &arguments.write {
+    for path in &arguments.write {
         report::replace_file(path, &report::between_markers(path, MARKERS, &text)?)?;
         eprintln!("wrote the table to {}", path.display());
     }
-    if let Some(path) = &arguments.chart {
-        let bars: Vec<_> = rows
-            .iter()
-            .filter_map(|(name, row)| {
-                let flops = row.last()?.as_ref()?.flops_per_second();
-                Some((name.as_str(), flops))
-            })
-            .collect();
-        let title = match shapes.last() {
-            Some(shape) => format!("{shape}, TFLOP/s, {}", gpu.info().name),
-            None => String::new(),
-        };
-        report::replace_file(path, report::bar_chart(&title, &bars))?;
-        eprintln!("wrote the chart to {}", path.display());
+    if let (Some(path), Some(&shape)) = (&arguments.chart, shapes.last()) {
+        for path in plot::write_bars(&sweep, shape, path)? {
+            eprintln!("drew {}", path.display());
+        }
     }
     Ok(Outcome::Passed)
 }
 
-fn markdown(gpu: &Gpu, shapes: &[Shape], rows: &[(String, Vec<Option<Measurement>>)]) -> String {
-    let mut text = String::from("| kernel |");
-    for shape in shapes {
-        text += &format!(" {shape} |");
-    }
-    text += "\n|---|";
-    text += &"--:|".repeat(shapes.len());
-    for (name, measurements) in rows {
-        text += &format!("\n| `{name}` |");
-        for measurement in measurements {
-            let cell = measurement
-                .as_ref()
-                .map_or("–".into(), |m| report::gflops(m.flops_per_second()));
-            text += &format!(" {cell} |");
-        }
-    }
-    let batches = "medians of batches between two events, L2 warm, random data";
-    text += &format!(
-        "\n\nGFLOP/s, {batches}. {}. CPU: {} cores. Kernels compiled by {}.\n",
-        super::run::describe(gpu),
-        host::cpu::cores(),
-        host::ptx::COMPILER,
-    );
-    text
+/// What has a row: cuBLAS at the kernels' own precision.
+fn contenders() -> impl Iterator<Item = Contender> {
+    Contender::all().filter(|it| !matches!(it, Contender::Cublas(mode) if *mode != Mode::F32))
+}
+
+fn measure(arguments: &Arguments, shapes: &[Shape]) -> Result<Sweep, Error> {
+    arguments.code.check()?;
+    // A table of the CPU alone would take the place of one of kernels.
+    let devices = host::device::devices()?;
+    let limits = devices.get(arguments.device as usize).map(|it| &it.limits);
+    let contenders: Vec<_> = contenders()
+        .filter(|it| match it {
+            Contender::Variant(variant) => limits.is_none_or(|limits| variant.runs_on(limits)),
+            Contender::Cpu(_) | Contender::Cublas(_) => true,
+        })
+        .collect();
+    let size = arguments.largest_on_cpu as f64;
+    let settings = Settings {
+        rounds: arguments.rounds,
+        copies: false,
+        triple_loop_flops: 2.0 * size * size * size,
+        cpu_flops: f64::INFINITY,
+        cublas: arguments.cublas.clone(),
+        devices: vec![arguments.device],
+        backends: arguments.code.backends().to_vec(),
+        codes: arguments.code.code.clone(),
+        graphs: arguments.graphs.graphs,
+        command: command_line(),
+        ..Settings::default()
+    };
+    let mut bar = Bar::new(sweep::steps(&settings, &contenders, shapes));
+    sweep::run(&settings, &contenders, shapes, &mut bar)
 }

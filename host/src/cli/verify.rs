@@ -1,6 +1,6 @@
 //! `matmul verify`.
 
-use super::{BackendArgument, Outcome, variants_of};
+use super::{CodeArguments, Outcome, variants_of};
 use host::cases::{self, Case};
 use host::measure::Problem;
 use host::{Error, Gpu};
@@ -12,7 +12,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     device: u32,
     #[command(flatten)]
-    backend: BackendArgument,
+    code: CodeArguments,
     /// One kernel instead of all
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
@@ -29,7 +29,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Error> {
     let name = arguments.kernel.as_deref();
     let named = name.map(host::device::find).transpose()?;
     let mut outcome = Outcome::Passed;
-    for gpu in &arguments.backend.gpus(arguments.device, named)? {
+    for gpu in &arguments.code.gpus(arguments.device, named)? {
         if verify(gpu, &variants_of(gpu, named), arguments)? == Outcome::Failed {
             outcome = Outcome::Failed;
         }

@@ -28,9 +28,14 @@ pub const CALLED: &[&str] = &[
     "cuEventDestroy_v2",
     "cuEventElapsedTime",
     "cuEventRecord",
+    "cuFuncGetAttribute",
     "cuFuncSetAttribute",
     "cuGetErrorName",
     "cuGetErrorString",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
     "cuInit",
     "cuLaunchKernel",
     "cuMemAllocHost_v2",
@@ -47,10 +52,17 @@ pub const CALLED: &[&str] = &[
     "cuModuleGetFunction",
     "cuModuleLoadDataEx",
     "cuModuleUnload",
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "cuStreamBeginCapture_v2",
     "cuStreamCreateWithPriority",
     "cuStreamDestroy_v2",
+    "cuStreamEndCapture",
     "cuTensorMapEncodeTiled",
 ];
+
+/// Those of them that drivers from before CUDA 11.4 lack, and without which short
+/// products are launched one by one.
+pub const DISPENSABLE: &[&str] = &["cuGraphInstantiateWithFlags"];
 
 pub(super) fn checks() -> Vec<Check> {
     let version = device::driver_version().ok();
@@ -127,12 +139,21 @@ fn driver(version: Option<CudaVersion>) -> Check {
     }
     let lacking: Vec<_> = CALLED
         .iter()
-        .filter(|name| driver.function(name).is_none())
+        .filter(|name| !DISPENSABLE.contains(name) && driver.function(name).is_none())
         .filter(|name| !version.is_some_and(|version| is_newer(name, version)))
         .copied()
         .collect();
     if lacking.is_empty() {
-        let unused = driver.missing().len();
+        let missing = driver.missing();
+        let graphs = DISPENSABLE.iter().filter(|name| missing.contains(name));
+        let graphs: Vec<_> = graphs.copied().collect();
+        let unused = missing.len() - graphs.len();
+        if !graphs.is_empty() {
+            found += &format!(
+                "; lacks {}, so short products are launched one by one",
+                graphs.join(", ")
+            );
+        }
         if unused > 0 {
             found += &format!("; lacks {unused} functions, none that this program calls");
         }

@@ -1,7 +1,10 @@
 //! What is kept of a sweep: the contents of its JSON.
 
 use crate::Error;
+use crate::graph::Batching;
+use crate::resources::Resources;
 use crate::timing::{median, noise};
+use kernels::gemm::Shape;
 use kernels::launch::Backend;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -77,7 +80,7 @@ pub struct DeviceRecord {
     pub driver: Option<String>,
     /// The CUDA version that the driver is for.
     pub cuda: String,
-    /// The architecture that the kernels were compiled for.
+    /// The targets that the kernels were compiled for, separated by commas.
     pub ptx: String,
     /// The power that it may draw, in watts.
     pub power_limit_watts: Option<f64>,
@@ -111,6 +114,10 @@ pub struct Row {
     pub kernel: String,
     /// What compiled it: `nvptx`, `rust-cuda`, `cublas`, or `cpu`.
     pub backend: String,
+    /// The target it was compiled for, such as `sm_80`, where that is not the
+    /// best that the device takes.
+    #[serde(default)]
+    pub code: Option<String>,
     /// What its products are made of: `f32`, `tf32`, `bf16`, `f16`.
     pub precision: String,
     /// The device's number; none on the CPU.
@@ -130,9 +137,21 @@ pub struct Row {
     pub peak_flops: Option<f64>,
     /// The memory bandwidth of its device, in bytes per second.
     pub peak_bandwidth: Option<f64>,
+    /// What its main kernel takes of a multiprocessor; none of cuBLAS's and on
+    /// the CPU.
+    #[serde(default)]
+    pub resources: Option<Resources>,
     /// Seconds that the host takes to launch one product; none where a product
     /// takes a millisecond or more, which hides it.
     pub launch_seconds: Option<f64>,
+    /// How the products of a sustained batch were launched; none on the CPU, and
+    /// where nothing was timed.
+    #[serde(default)]
+    pub batched_by: Option<Batching>,
+    /// Why they were not launched as a graph, where they should have been: the
+    /// kernel at that shape of which no graph could be made, and the reason.
+    #[serde(default)]
+    pub no_graph: Option<String>,
     /// Back to back, L2 warm. On the CPU, the only figure.
     pub sustained: Option<Samples>,
     /// After a pause, L2 warm.
@@ -233,11 +252,13 @@ impl Row {
     }
 
     /// Whether a sustained batch is measured by its launches rather than by its
-    /// products: the host takes 70 % of a product's time, or more, to launch it.
+    /// products: they were launched one by one, and the host takes 70 % of a
+    /// product's time, or more, to launch it.
     pub fn launch_bound(&self) -> bool {
         const SHARE: f64 = 0.7;
         let sustained = self.sustained.as_ref().map(Samples::median);
         self.burst.is_some()
+            && self.batched_by != Some(Batching::Graph)
             && self
                 .launch_seconds
                 .zip(sustained)
@@ -276,13 +297,19 @@ impl Row {
         format!("{}×{}×{}", self.m, self.n, self.k)
     }
 
-    /// The kernel's name, with its backend where that is not the usual one.
+    /// The kernel's name, with its backend and its code where these are not the
+    /// usual ones.
     pub fn name(&self) -> String {
+        let mut name = self.kernel.clone();
         if self.backend == Backend::RustCuda.name() {
-            format!("{}/{}", self.kernel, self.backend)
-        } else {
-            self.kernel.clone()
+            name += "/";
+            name += &self.backend;
         }
+        if let Some(code) = &self.code {
+            name += "/";
+            name += code;
+        }
+        name
     }
 
     /// Whether it is a square product.
@@ -291,9 +318,10 @@ impl Row {
     }
 
     /// What tells it from other rows of a sweep.
-    pub fn key(&self) -> (&str, &str, Option<u32>, [u32; 3]) {
+    pub fn key(&self) -> (&str, &str, Option<&str>, Option<u32>, [u32; 3]) {
         let sizes = [self.m, self.n, self.k];
-        (&self.kernel, &self.backend, self.device, sizes)
+        let code = self.code.as_deref();
+        (&self.kernel, &self.backend, code, self.device, sizes)
     }
 }
 
@@ -327,6 +355,42 @@ impl Sweep {
             )));
         }
         serde_json::from_str(&text).map_err(no_sweep)
+    }
+
+    /// Leaves the rows of kernels that match one of some patterns, at some
+    /// shapes, or at all where none is named, and notes what concerns these in
+    /// [`Sweep::warnings`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Request`] where a pattern is malformed or no row is left.
+    pub fn choose(
+        &mut self,
+        kernels: &[String],
+        shapes: &[Shape],
+        noise_limit: f64,
+    ) -> Result<(), Error> {
+        let kernels = super::patterns(kernels)?;
+        self.rows.retain(|row| {
+            let of = |shape: &Shape| [shape.m(), shape.n(), shape.k()] == [row.m, row.n, row.k];
+            kernels.iter().any(|pattern| pattern.matches(&row.kernel))
+                && (shapes.is_empty() || shapes.iter().any(of))
+        });
+        if self.rows.is_empty() {
+            return Err(Error::Request {
+                reason: "the sweep has no row of the kernels and shapes that were asked for".into(),
+            });
+        }
+        let named: Vec<_> = shapes.iter().map(ToString::to_string).collect();
+        self.skipped.retain(|skipped| {
+            // A reason may concern every kernel, or every shape.
+            let kernel = skipped.kernel.contains([' ', '*'])
+                || kernels.iter().any(|it| it.matches(&skipped.kernel));
+            let shape = skipped.shape.contains(' ') || named.contains(&skipped.shape);
+            kernel && (shapes.is_empty() || shape)
+        });
+        self.warn(noise_limit);
+        Ok(())
     }
 
     /// The row of another kernel at the same shape on the same device; a CPU's
@@ -395,6 +459,11 @@ mod tests {
             assert_eq!(row.seconds(), Some(if bound { 4e-6 } else { 10e-6 }));
             assert_eq!(row.samples(Figure::Sustained).unwrap().median(), 10e-6);
         }
+        // In graphs, the host launches many at once.
+        row.batched_by = Some(Batching::Graph);
+        assert_eq!(row.seconds(), Some(10e-6));
+        row.batched_by = Some(Batching::Launches);
+        assert_eq!(row.seconds(), Some(4e-6));
         // Without a burst there is nothing to take instead.
         row.burst = None;
         assert_eq!(row.seconds(), Some(10e-6));

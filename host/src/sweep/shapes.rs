@@ -35,6 +35,25 @@ pub const PRESETS: &[Preset] = &[
         },
     },
     Preset {
+        name: "ladder",
+        summary: "squares, and shapes around and far from them, where kernels stand beside cuBLAS",
+        shapes: || {
+            let mut shapes = squares([2048, 4096, 8192, 16384, 1024, 1000]);
+            shapes.push([320, 640, 320]);
+            shapes.extend(squares([4095]));
+            shapes.extend([
+                [4096, 4096, 4097],
+                [4097, 4099, 4101],
+                [5124, 700, 2048],
+                [35, 8457, 2560],
+                [128, 128, 131_072],
+                [7680, 1, 2560],
+                [1, 4096, 4096],
+            ]);
+            shapes
+        },
+    },
+    Preset {
         name: "llm",
         summary: "the linear layers of 7B and 8B language models at batch 1, 8, 32, 512 and 4096",
         shapes: llm,

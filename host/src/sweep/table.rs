@@ -1,16 +1,16 @@
-//! A sweep as text: for terminals, for pages, for spreadsheets.
+//! A sweep as a row of figures for each of its rows: for terminals and
+//! spreadsheets.
 
 use super::record::{Figure, Row, Samples, Sweep};
-use crate::error::bytes;
 use crate::{Error, report};
 use serde::Serialize;
-use std::fmt::Write;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 
-const HEADING: [&str; 18] = [
+const HEADING: [&str; 19] = [
     "kernel",
+    "device",
     "shape",
     "samples",
     "time",
@@ -30,7 +30,7 @@ const HEADING: [&str; 18] = [
     "result",
 ];
 
-fn cells(sweep: &Sweep, row: &Row) -> [String; 18] {
+fn cells(sweep: &Sweep, row: &Row) -> [String; 19] {
     let or_empty = |text: Option<String>| text.unwrap_or_default();
     let percent =
         |share: Option<f64>| or_empty(share.map(|share| format!("{:.1} %", 100.0 * share)));
@@ -38,6 +38,12 @@ fn cells(sweep: &Sweep, row: &Row) -> [String; 18] {
     let main = row.samples(Figure::Time);
     [
         row.name(),
+        // One device needs no number.
+        or_empty(
+            row.device
+                .filter(|_| sweep.devices.len() > 1)
+                .map(|it| it.to_string()),
+        ),
         row.shape(),
         or_empty(main.map(|samples| samples.seconds.len().to_string())),
         time(main),
@@ -63,13 +69,14 @@ fn cells(sweep: &Sweep, row: &Row) -> [String; 18] {
 }
 
 /// TFLOP/s of FLOP/s, with three figures.
-fn teraflops(flops_per_second: f64) -> String {
+pub(super) fn teraflops(flops_per_second: f64) -> String {
     let value = flops_per_second / 1e12;
     let digits = (2 - value.max(1e-4).log10().floor() as i32).clamp(0, 6) as usize;
     format!("{value:.digits$}")
 }
 
-fn ratio(value: f64) -> String {
+/// A ratio of times or rates, with two decimals.
+pub(super) fn ratio(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.0}")
     } else {
@@ -86,111 +93,8 @@ impl Sweep {
 
     /// The same as Markdown.
     pub fn markdown(&self) -> String {
-        let mut text = format!("| {} |\n|", HEADING.join(" | "));
-        for column in 0..HEADING.len() {
-            let left = column < 2 || column == HEADING.len() - 1;
-            text += if left { "---|" } else { "--:|" };
-        }
-        for row in &self.rows {
-            let _ = write!(text, "\n| {} |", cells(self, row).join(" | "));
-        }
-        text.push('\n');
-        text
-    }
-
-    /// TFLOP/s of each kernel at each shape, as Markdown, with the share of
-    /// cuBLAS at the same precision in brackets; beneath it, where it was
-    /// measured.
-    pub fn summary(&self) -> String {
-        /// Columns that a page has room for.
-        const COLUMNS: usize = 7;
-        let mut text = String::new();
-        for shapes in self.shapes().chunks(COLUMNS) {
-            text += "| kernel |";
-            for [m, n, k] in shapes {
-                let _ = write!(text, " {m}×{n}×{k} |");
-            }
-            text += "\n|---|";
-            text += &"--:|".repeat(shapes.len());
-            for kernel in self.kernels() {
-                let cell = |shape: &[u32; 3]| {
-                    let row = self
-                        .rows
-                        .iter()
-                        .find(|row| row.name() == kernel && [row.m, row.n, row.k] == *shape)?;
-                    let rate = teraflops(row.flops_per_second()?);
-                    let share = self.speed_up_over_cublas(row);
-                    Some(match share.filter(|_| row.backend != "cublas") {
-                        Some(share) => format!("{rate} ({:.0} %)", 100.0 * share),
-                        None => rate,
-                    })
-                };
-                let cells: Vec<_> = shapes.iter().map(cell).collect();
-                if cells.iter().any(Option::is_some) {
-                    let _ = write!(text, "\n| `{kernel}` |");
-                    for cell in cells {
-                        let _ = write!(text, " {} |", cell.as_deref().unwrap_or("–"));
-                    }
-                }
-            }
-            text += "\n\n";
-        }
-        text += "TFLOP/s; in brackets the share of cuBLAS at the same precision. ";
-        text += &self.where_measured(false).join(". ");
-        text += ".\n";
-        for warning in &self.warnings {
-            let _ = writeln!(text, "\nWarning: {warning}.");
-        }
-        text
-    }
-
-    /// Where it was measured, a line for each part.
-    pub fn environment(&self) -> Vec<String> {
-        self.where_measured(true)
-    }
-
-    /// `paths`: also where files of this machine lie, which a page's readers do
-    /// not have.
-    fn where_measured(&self, paths: bool) -> Vec<String> {
-        let mut lines = Vec::new();
-        for device in &self.devices {
-            let driver = device.driver.as_ref().map_or_else(
-                || format!("driver for CUDA {}", device.cuda),
-                |version| format!("driver {version} for CUDA {}", device.cuda),
-            );
-            let power = device
-                .power_limit_watts
-                .map_or_else(String::new, |watts| format!(", {watts:.0} W at most"));
-            lines.push(format!(
-                "{} (device {}, compute capability {}, {} multiprocessors at up to {} MHz{power}, \
-                 {} at up to {} MHz, ECC {}, L2 {}), {driver}, kernels for {}",
-                device.name,
-                device.ordinal,
-                device.compute_capability,
-                device.multiprocessors,
-                device.clock_mhz,
-                bytes(device.memory_bytes),
-                device.memory_clock_mhz,
-                if device.ecc { "on" } else { "off" },
-                bytes(device.l2_bytes),
-                device.ptx,
-            ));
-            lines.push(format!(
-                "Peaks of device {}: {:.1} TFLOP/s in float32, {:.2} TB/s",
-                device.ordinal,
-                device.peak_f32_flops / 1e12,
-                device.peak_bandwidth / 1e12
-            ));
-            lines.extend(device.cublas.as_ref().map(|cublas| {
-                let version = cublas.split(" (").next().unwrap_or(cublas);
-                if paths { cublas.as_str() } else { version }.to_owned()
-            }));
-        }
-        lines.push(format!(
-            "CPU: {} cores. Kernels compiled by {}",
-            self.host.cores, self.host.compiler
-        ));
-        lines
+        let rows: Vec<_> = self.rows.iter().map(|row| cells(self, row)).collect();
+        report::markdown(&HEADING, &rows)
     }
 
     /// Appends a line for each row to a CSV file, with a heading where the file
@@ -345,7 +249,6 @@ mod tests {
         let table = sweep.table();
         let line = table.lines().nth(1).unwrap();
         assert!(line.contains("0.524") && line.contains("0.50"), "{table}");
-        assert!(sweep.summary().contains("| `tiled_16` | 0.524 (50 %) |"));
         assert!(
             sweep
                 .markdown()

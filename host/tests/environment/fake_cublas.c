@@ -4,10 +4,22 @@
    dimensions gives wrong results here too.
 
      FAKE_CUBLAS     result of the products: a cublasStatus_t, 0 unless set
-     FAKE_CUBLAS_OFF added to the first element of each result */
+     FAKE_CUBLAS_OFF added to the first element of each result
+     FAKE_CUBLAS_WORKSPACE  result of cublasSetWorkspace
+     FAKE_CUBLAS_WORKSPACE  result of cublasSetWorkspace
+
+   While the fake driver captures, it launches a kernel through it in place of the
+   product, as cuBLAS would. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The fake driver's. */
+static struct {
+    int launched, capturing, captured;
+} *stream;
+
+static size_t workspace;
 
 static float widen(uint16_t bits, int bf16) {
     uint32_t word;
@@ -57,6 +69,10 @@ static int product(int ta, int tb, int m, int n, int k, const float *alpha, cons
     const char *off = getenv("FAKE_CUBLAS_OFF");
     if (ta || tb || lda < m || ldb < (k > 1 ? k : 1) || ldc < m || *alpha != 1 || *beta != 0)
         return 7; /* CUBLAS_STATUS_INVALID_VALUE */
+    if (stream->capturing) {
+        stream->captured++;
+        return workspace ? status() : 3; /* CUBLAS_STATUS_ALLOC_FAILED */
+    }
     for (size_t j = 0; j < (size_t)n; j++)
         for (size_t i = 0; i < (size_t)m; i++) {
             float sum = i + j == 0 && off ? (float)atof(off) : 0;
@@ -82,7 +98,16 @@ int cublasCreate_v2(void **handle) {
 
 int cublasDestroy_v2(void *handle) { return handle ? 0 : 1; }
 
-int cublasSetStream_v2(void *handle, void *stream) { return handle && stream ? 0 : 1; }
+int cublasSetStream_v2(void *handle, void *of_driver) {
+    stream = of_driver;
+    return handle && stream ? 0 : 1;
+}
+
+int cublasSetWorkspace_v2(void *handle, void *memory, size_t bytes) {
+    const char *result = getenv("FAKE_CUBLAS_WORKSPACE");
+    workspace = bytes;
+    return result ? atoi(result) : handle && memory && bytes == 32 << 20 ? 0 : 7;
+}
 
 int cublasSgemm_v2(void *handle, int ta, int tb, int m, int n, int k, const float *alpha,
                    const float *a, int lda, const float *b, int ldb, const float *beta, float *c,

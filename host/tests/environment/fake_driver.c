@@ -16,6 +16,10 @@
      FAKE_FUNCTION   result of cuModuleGetFunction
      FAKE_LAUNCH     result of cuLaunchKernel
      FAKE_SYNC       result of cuCtxSynchronize, once a kernel was launched
+     FAKE_CAPTURE    result of cuStreamBeginCapture
+     FAKE_GRAPH      result of cuGraphInstantiateWithFlags
+     FAKE_ELAPSED    microseconds between two events, 100,000 unless set; as many
+                     times this as graphs were launched between them
      FAKE_KERNEL     what a launch does: nothing, right, or wrong (one element)
 
    WITHOUT, given to the compiler, is a function to leave out. */
@@ -26,7 +30,13 @@
 
 typedef uint64_t address;
 
-static int launched;
+/* The one stream: whether a kernel was launched, whether it captures, and how many
+   launches it has captured. The fake cuBLAS knows this structure. */
+static struct {
+    int launched, capturing, captured;
+} stream_0;
+
+static int graphs_alive, graphs_launched;
 
 static long long setting(const char *name, long long otherwise) {
     const char *value = getenv(name);
@@ -107,12 +117,14 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
         cc = 52;
     switch (attribute) {
     case 1: *value = 1024; break;          /* threads in a block */
+    case 10: *value = 32; break;           /* threads in a warp */
     case 13: *value = 1980000; break;      /* clock, kHz */
     case 16: *value = 132; break;          /* multiprocessors */
     case 32: *value = 1; break;            /* ECC */
     case 36: *value = 3201000; break;      /* memory clock, kHz */
     case 37: *value = 6144; break;         /* memory bus, bits */
     case 38: *value = 1 << 20; break;      /* L2 cache, bytes */
+    case 39: *value = 2048; break;         /* threads on a multiprocessor */
     case 75: *value = cc / 10; break;      /* compute capability */
     case 76: *value = cc % 10; break;
     case 97: *value = 232448; break;       /* shared memory of a block, bytes */
@@ -137,7 +149,7 @@ int cuMemGetInfo_v2(size_t *available, size_t *total) {
 
 int cuDevicePrimaryCtxRetain(void **context, int device) {
     (void)device;
-    *context = &launched;
+    *context = &stream_0;
     return (int)setting("FAKE_CONTEXT", 0);
 }
 
@@ -149,7 +161,11 @@ int cuDevicePrimaryCtxRelease_v2(int device) {
 int cuCtxSetCurrent(void *context) { return context ? 0 : 201; }
 
 #ifndef WITHOUT_cuCtxSynchronize
-int cuCtxSynchronize(void) { return launched ? (int)setting("FAKE_SYNC", 0) : 0; }
+int cuCtxSynchronize(void) {
+    if (stream_0.capturing)
+        return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
+    return stream_0.launched ? (int)setting("FAKE_SYNC", 0) : 0;
+}
 #endif
 
 /* PTX for a later driver or another device is refused, as the driver does. PTX
@@ -189,9 +205,82 @@ int cuFuncSetAttribute(void *function, int attribute, int value) {
     return 0;
 }
 
+/* The numbers are those of CUfunction_attribute. */
+int cuFuncGetAttribute(int *value, int attribute, void *function) {
+    (void)function;
+    switch (attribute) {
+    case 1: *value = 2048; break; /* static shared memory, bytes */
+    case 3: *value = 0; break;    /* local memory, bytes */
+    case 4: *value = 40; break;   /* registers */
+    default: return 1;
+    }
+    return 0;
+}
+
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads,
+                                                size_t dynamic) {
+    (void)function, (void)dynamic;
+    *blocks = 1024 / threads;
+    return 0;
+}
+
 int cuStreamCreateWithPriority(void **stream, unsigned flags, int priority) {
     (void)flags, (void)priority;
-    *stream = &launched;
+    *stream = &stream_0;
+    return 0;
+}
+
+int cuStreamBeginCapture_v2(void *stream, int mode) {
+    int result = (int)setting("FAKE_CAPTURE", 0);
+    if (result || stream_0.capturing)
+        return result ? result : 901; /* CUDA_ERROR_STREAM_CAPTURE_INVALIDATED */
+    stream_0.capturing = stream && mode == 2;
+    stream_0.captured = 0;
+    return stream_0.capturing ? 0 : 1;
+}
+
+/* A graph is how many launches it has, and is freed by its user. */
+int cuStreamEndCapture(void *stream, int **graph) {
+    (void)stream;
+    *graph = NULL;
+    if (!stream_0.capturing)
+        return 1;
+    stream_0.capturing = 0;
+    *graph = malloc(sizeof **graph);
+    **graph = stream_0.captured;
+    graphs_alive++;
+    return 0;
+}
+
+int cuGraphInstantiateWithFlags(int **executable, const int *graph, unsigned long long flags) {
+    int result = (int)setting("FAKE_GRAPH", 0);
+    if (result || !graph || flags)
+        return result ? result : 1;
+    *executable = malloc(sizeof **executable);
+    **executable = *graph;
+    graphs_alive++;
+    return 0;
+}
+
+/* An empty graph, or more than one alive beside the one that runs, is a mistake of
+   the caller's. */
+int cuGraphLaunch(const int *executable, void *stream) {
+    if (!stream || stream_0.capturing || *executable < 1 || graphs_alive != 1)
+        return 1;
+    stream_0.launched = 1;
+    graphs_launched++;
+    return 0;
+}
+
+int cuGraphExecDestroy(int *executable) {
+    free(executable);
+    graphs_alive--;
+    return 0;
+}
+
+int cuGraphDestroy(int *graph) {
+    free(graph);
+    graphs_alive--;
     return 0;
 }
 
@@ -257,7 +346,7 @@ int cuMemsetD8Async(address pointer, unsigned char value, size_t count, void *st
 
 int cuEventCreate(void **event, unsigned flags) {
     (void)flags;
-    *event = &launched;
+    *event = &stream_0;
     return 0;
 }
 
@@ -266,14 +355,20 @@ int cuEventDestroy_v2(void *event) {
     return 0;
 }
 
+static int graphs_before, graphs_between;
+
 int cuEventRecord(void *event, void *stream) {
     (void)event, (void)stream;
+    graphs_between = graphs_launched - graphs_before;
+    graphs_before = graphs_launched;
     return 0;
 }
 
 int cuEventElapsedTime(float *milliseconds, void *start, void *stop) {
     (void)start, (void)stop;
-    *milliseconds = 100;
+    *milliseconds = (float)setting("FAKE_ELAPSED", 100000) / 1000;
+    if (graphs_between)
+        *milliseconds *= (float)graphs_between;
     return 0;
 }
 
@@ -299,7 +394,11 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
     (void)shared, (void)stream, (void)extra;
     if (result)
         return result;
-    launched = 1;
+    if (stream_0.capturing) {
+        stream_0.captured++; /* and does not run */
+        return 0;
+    }
+    stream_0.launched = 1;
     if (!kernel || !strcmp(kernel, "nothing") || strncmp(function, "gemm_", 5) ||
         !strcmp(function, "gemm_add_parts"))
         return 0;
