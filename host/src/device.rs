@@ -74,6 +74,7 @@ impl DeviceInfo {
                 max_threads_per_block: attribute(DeviceAttribute::MaxThreadsPerBlock)?,
                 max_shared_bytes_per_block: launch::max_shared_bytes(device)
                     .during(format!("reading a property of {name}"))?,
+                active_clusters: Vec::new(),
             },
             memory_bytes: device.total_memory().during("reading a device's memory")? as u64,
             l2_bytes: attribute(DeviceAttribute::L2CacheSize)?.into(),
@@ -305,6 +306,7 @@ impl Gpu {
             ptx.architecture,
             ptx.version()
         ))?;
+        info.limits.active_clusters = launch::active_clusters(&module, info.limits.code)?;
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None).during(opening)?;
         Ok(Self {
             stream,

@@ -61,6 +61,7 @@ pub fn known() -> Vec<KnownDevice> {
                     multiprocessors,
                     max_threads_per_block: 1024,
                     max_shared_bytes_per_block: shared_kib * 1024,
+                    active_clusters: Vec::new(),
                 },
                 clock_mhz,
                 bandwidth: gb_s * 1e9,

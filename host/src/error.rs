@@ -92,6 +92,13 @@ pub enum Error {
     },
     /// A variant cannot compute the product on the device.
     Plan(PlanError),
+    /// A product that was to be timed is wrong.
+    WrongResult {
+        /// The kernel.
+        kernel: String,
+        /// The product.
+        shape: Shape,
+    },
     /// The device has too little free memory.
     OutOfMemory {
         /// What the memory is for.
@@ -288,6 +295,11 @@ impl fmt::Display for Error {
                 )
             }
             Self::Plan(error) => error.fmt(f),
+            Self::WrongResult { kernel, shape } => write!(
+                f,
+                "{kernel}: the product {shape} is wrong, so its time means nothing; \
+                 `matmul verify` tries other shapes"
+            ),
             Self::OutOfMemory { what, needed, free } => write!(
                 f,
                 "{what} needs {} ({needed} bytes) of device memory, and {} ({free} bytes) are free: \

@@ -5,6 +5,9 @@
 //! shorter waits for the next, and a batch measures the host. A graph is captured
 //! from launches once and then launched whole: the device goes from one product to
 //! the next by itself. Kernels and cuBLAS are captured alike.
+//!
+//! While one thread captures, no other may synchronise or copy on the same device:
+//! the driver fails both. Measure from one thread at a time.
 
 use crate::Gpu;
 use crate::device::SYNC_VARIABLE;

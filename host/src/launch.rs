@@ -2,15 +2,21 @@
 
 use crate::device::{DeviceMatrix, Gpu};
 use crate::error::{During, Error};
+use crate::launch_ex::{self, LaunchEx};
 use crate::tensor_map::TensorMap;
 use cust::device::Device;
 use cust::error::{CudaError, CudaResult};
 use cust::function::Function;
 use cust::memory::DeviceBuffer;
+use cust::module::Module;
 use cust::stream::Stream;
-use kernels::gemm::Shape;
-use kernels::launch::{Argument, Buffer, Launch, Plan};
+use cust::sys::CUresult;
+use kernels::gemm::{Shape, schedule};
+use kernels::launch::{ActiveClusters, Argument, Buffer, ComputeCapability, Launch, Plan, Target};
 use std::ffi::c_void;
+
+/// The first architecture whose code waits for the launch before it.
+const HOPPER: ComputeCapability = ComputeCapability::new(9, 0);
 
 /// A plan whose kernels are found, configured and given their workspace, so
 /// that launching it costs no more than the launches.
@@ -18,6 +24,8 @@ pub(crate) struct Loaded<'gpu> {
     gpu: &'gpu Gpu,
     plan: Plan,
     functions: Vec<Function<'gpu>>,
+    /// The driver's function for launches with attributes, where it has one.
+    launch_ex: Option<LaunchEx>,
     workspace: DeviceBuffer<u8>,
 }
 
@@ -41,16 +49,31 @@ impl<'gpu> Loaded<'gpu> {
                     .module()
                     .get_function(name)
                     .during(format!("looking up the kernel {name}"))?;
-                opt_in_to_shared_memory(&function, launch)
+                opt_in_to_shared_memory(&function, launch.dynamic_shared_bytes())
                     .during(format!("giving {name} its shared memory"))?;
                 Ok(function)
             })
             .collect::<Result<_, Error>>()?;
+        let launch_ex = LaunchEx::of_driver()?;
+        if launch_ex.is_none() {
+            let clusters = |launch: &&Launch| launch.cluster_blocks() > 1;
+            if let Some(launch) = plan.launches.iter().find(clusters) {
+                return Err(Error::Driver {
+                    operation: format!(
+                        "launching {} in clusters, which needs a driver for CUDA 11.8 \
+                         (cuLaunchKernelEx)",
+                        launch.entry().name
+                    ),
+                    source: find_cuda_helper::Code(CUresult::CUDA_ERROR_NOT_FOUND as i32),
+                });
+            }
+        }
         let workspace = gpu.allocate("the workspace", plan.workspace_bytes)?;
         Ok(Self {
             gpu,
             plan,
             functions,
+            launch_ex,
             workspace,
         })
     }
@@ -78,11 +101,53 @@ impl<'gpu> Loaded<'gpu> {
         for (launch, function) in self.plan.launches.iter().zip(&self.functions) {
             let values = values(launch, address)?;
             // SAFETY: the caller's promise, for each launch of the plan.
-            unsafe { launch_one(stream, function, launch, values) }
+            unsafe { self.launch_one(stream, function, launch, values) }
                 .during(format!("launching {}", launch.entry().name))?;
             self.gpu.launched(launch.entry().name)?;
         }
         Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// - `function` is the launch's kernel, and `values` are its arguments.
+    /// - The addresses among them stay valid until the stream has passed the
+    ///   launch.
+    unsafe fn launch_one(
+        &self,
+        stream: &Stream,
+        function: &Function,
+        launch: &Launch,
+        mut values: Vec<Value>,
+    ) -> CudaResult<()> {
+        let mut pointers: Vec<*mut c_void> = values
+            .iter_mut()
+            .map(|value| match value {
+                Value::Plain(value) => std::ptr::from_mut(value).cast(),
+                Value::TensorMap(map) => std::ptr::from_mut(map).cast(),
+            })
+            .collect();
+        // Older code doesn't wait for the launch before it, whatever the device.
+        let early = launch.entry().starts_early && self.gpu.info().limits.code.capability >= HOPPER;
+        if let Some(launch_ex) = &self.launch_ex
+            && (early || launch.cluster_blocks() > 1)
+        {
+            // SAFETY: as below; the kernel waits by itself where it starts early.
+            return unsafe { launch_ex.launch(stream, function, launch, early, &mut pointers) };
+        }
+        let (grid, block) = (launch.grid(), launch.block());
+        // SAFETY: the arguments were made by the kernel's own `launch` function, so
+        // they are as many and of the types the kernel takes; the caller promises
+        // the rest.
+        unsafe {
+            stream.launch(
+                function,
+                (grid.x, grid.y, grid.z),
+                (block.x, block.y, block.z),
+                launch.dynamic_shared_bytes(),
+                &pointers,
+            )
+        }
     }
 }
 
@@ -101,6 +166,12 @@ impl<'gpu> Prepared<'gpu> {
             loaded: Loaded::new(gpu, plan)?,
             shape,
         })
+    }
+
+    /// As [`new`](Self::new), for a plan that was not checked against the GPU.
+    pub(crate) fn checked(gpu: &'gpu Gpu, shape: Shape, plan: Plan) -> Result<Self, Error> {
+        gpu.info().limits.check(&plan)?;
+        Self::new(gpu, shape, plan)
     }
 
     /// What will be launched.
@@ -225,45 +296,11 @@ fn values(launch: &Launch, address: impl Fn(Buffer) -> u64) -> Result<Vec<Value>
         .collect()
 }
 
-/// # Safety
-///
-/// - `function` is the launch's kernel, and `values` are its arguments.
-/// - The addresses among them stay valid until the stream has passed the
-///   launch.
-unsafe fn launch_one(
-    stream: &Stream,
-    function: &Function,
-    launch: &Launch,
-    mut values: Vec<Value>,
-) -> CudaResult<()> {
-    let pointers: Vec<*mut c_void> = values
-        .iter_mut()
-        .map(|value| match value {
-            Value::Plain(value) => std::ptr::from_mut(value).cast(),
-            Value::TensorMap(map) => std::ptr::from_mut(map).cast(),
-        })
-        .collect();
-    let (grid, block) = (launch.grid(), launch.block());
-    // SAFETY: the arguments were made by the kernel's own `launch` function, so
-    // they are as many and of the types the kernel takes; the caller promises
-    // the rest.
-    unsafe {
-        stream.launch(
-            function,
-            (grid.x, grid.y, grid.z),
-            (block.x, block.y, block.z),
-            launch.dynamic_shared_bytes(),
-            &pointers,
-        )
-    }
-}
-
 /// Lets a launch have more than the 48 KiB of shared memory that a block gets
 /// without asking.
-fn opt_in_to_shared_memory(function: &Function, launch: &Launch) -> CudaResult<()> {
+fn opt_in_to_shared_memory(function: &Function, bytes: u32) -> CudaResult<()> {
     use cust::sys::{CUfunction_attribute, cuFuncSetAttribute};
 
-    let bytes = launch.dynamic_shared_bytes();
     if bytes == 0 {
         return Ok(());
     }
@@ -276,6 +313,20 @@ fn opt_in_to_shared_memory(function: &Function, launch: &Launch) -> CudaResult<(
         )
     };
     success(result)
+}
+
+/// How many clusters run at one time on the current device, of each kernel that
+/// knows clusters. Empty where the driver doesn't say.
+pub(crate) fn active_clusters(module: &Module, code: Target) -> Result<Vec<ActiveClusters>, Error> {
+    schedule::kernels()
+        .filter(|kernel| kernel.clusters() && code.has(kernel.entry.needs))
+        .filter_map(|kernel| {
+            // A module without the kernel has another compiler's.
+            let function = module.get_function(kernel.entry.name).ok()?;
+            opt_in_to_shared_memory(&function, kernel.entry.dynamic_shared_bytes).ok()?;
+            launch_ex::active_clusters(&function, kernel.entry).transpose()
+        })
+        .collect()
 }
 
 /// The most shared memory that a block of the device may have, in bytes.
@@ -296,8 +347,8 @@ pub(crate) fn max_shared_bytes(device: Device) -> CudaResult<u32> {
     Ok(u32::try_from(bytes).unwrap_or(0))
 }
 
-pub(crate) fn success(result: cust::sys::CUresult) -> CudaResult<()> {
-    if result == cust::sys::CUresult::CUDA_SUCCESS {
+pub(crate) fn success(result: CUresult) -> CudaResult<()> {
+    if result == CUresult::CUDA_SUCCESS {
         Ok(())
     } else {
         // cust's conversion is private. With this one, the code comes from the

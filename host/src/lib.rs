@@ -24,6 +24,7 @@
 //! | [`launch`] | a variant made ready for one shape; the one place that launches |
 //! | [`timing`] | CUDA events around batches of launches |
 //! | [`graph`] | short products in CUDA graphs, so that no launch is waited for |
+//! | [`tune`] | what kernels cost, from which `auto` chooses |
 //! | [`transfer`] | whole products, with their copies |
 //! | [`cublas`] | cuBLAS, to compare with |
 //! | [`nvml`] | clocks, power and throttling while the GPU works |
@@ -61,6 +62,7 @@ pub mod doctor;
 pub mod error;
 pub mod graph;
 pub mod launch;
+mod launch_ex;
 pub mod matrix;
 pub mod measure;
 pub mod memory;
@@ -76,6 +78,7 @@ pub mod sweep;
 mod tensor_map;
 pub mod timing;
 pub mod transfer;
+pub mod tune;
 pub mod verify;
 
 /// The driver's interface that this crate is built on, for callers who bring

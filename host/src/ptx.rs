@@ -16,8 +16,9 @@ pub struct Ptx {
 }
 
 /// Architecture and text of each file that the build script made.
-const NVPTX: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
-const RUST_CUDA: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/rust_cuda.rs"));
+// Static, so that the text is in the program once.
+static NVPTX: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
+static RUST_CUDA: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/rust_cuda.rs"));
 
 /// The compiler that made the embedded PTX of the default backend.
 pub const COMPILER: &str = env!("DEVICE_COMPILER");

@@ -12,6 +12,7 @@ const LIMITS: DeviceLimits = DeviceLimits {
     multiprocessors: 132,
     max_threads_per_block: 1024,
     max_shared_bytes_per_block: 232_448,
+    active_clusters: Vec::new(),
 };
 
 fn shape(m: u64, n: u64, k: u64) -> Shape {
@@ -31,7 +32,7 @@ fn every_file_of_variants_is_in_the_table() {
     let files: BTreeSet<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name != "mod.rs")
+        .filter(|name| !["mod.rs", "schedule.rs"].contains(&name.as_str()))
         .collect();
     let in_table: BTreeSet<String> = gemm::all()
         .map(|variant| {

@@ -357,6 +357,10 @@ pub mod start {
     pub const fn early() -> bool {
         true
     }
+    /// The kernel starts early, and says itself when it must wait.
+    pub const fn itself() -> bool {
+        true
+    }
 }
 
 /// A kernel as the host sees it.
@@ -546,6 +550,18 @@ pub struct DeviceLimits {
     pub max_threads_per_block: u32,
     /// The most shared memory a block may have when it opts in, in bytes.
     pub max_shared_bytes_per_block: u32,
+    /// Clusters that run at one time, of each kernel that knows clusters. Empty
+    /// where no driver was asked.
+    pub active_clusters: Vec<ActiveClusters>,
+}
+
+/// How many clusters of a kernel run at one time on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActiveClusters {
+    /// The kernel.
+    pub kernel: &'static str,
+    /// Clusters of one block, of two, and so on.
+    pub by_size: Vec<u32>,
 }
 
 /// A device's compute capability.

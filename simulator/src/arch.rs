@@ -108,6 +108,7 @@ impl Architecture {
             multiprocessors: self.multiprocessors,
             max_threads_per_block: 1024,
             max_shared_bytes_per_block: self.shared_bytes_per_block,
+            active_clusters: Vec::new(),
         }
     }
 }

@@ -12,6 +12,7 @@ mod profile;
 mod run;
 mod simulate;
 mod table;
+mod tune;
 mod vecadd;
 mod verify;
 
@@ -57,6 +58,8 @@ enum Command {
     Vecadd(vecadd::Arguments),
     /// Measure every kernel and print the table of the README
     Table(table::Arguments),
+    /// Measure what kernels cost on a GPU, from which `auto` chooses
+    Tune(tune::Arguments),
     /// Check what this machine has for building and running, and say what it lacks
     ///
     /// Each line is a check that came out ok, missing or failed. The exit code is 1 where one fails
@@ -90,6 +93,7 @@ pub fn main() -> ExitCode {
         Command::Explain(arguments) => simulate::explain(&arguments),
         Command::Vecadd(arguments) => vecadd::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     };
     match result {

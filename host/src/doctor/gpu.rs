@@ -38,6 +38,7 @@ pub const CALLED: &[&str] = &[
     "cuGraphLaunch",
     "cuInit",
     "cuLaunchKernel",
+    "cuLaunchKernelEx",
     "cuMemAllocHost_v2",
     "cuMemAlloc_v2",
     "cuMemFreeHost",
@@ -53,6 +54,7 @@ pub const CALLED: &[&str] = &[
     "cuModuleLoadDataEx",
     "cuModuleUnload",
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "cuOccupancyMaxActiveClusters",
     "cuStreamBeginCapture_v2",
     "cuStreamCreateWithPriority",
     "cuStreamDestroy_v2",
@@ -167,13 +169,14 @@ fn driver(version: Option<CudaVersion>) -> Check {
 /// Whether a function came with a later driver than this, and is called for
 /// kernels alone whose PTX this one does not take either.
 fn is_newer(function: &str, driver: CudaVersion) -> bool {
-    // The copy engine of compute capability 9.0.
-    function == "cuTensorMapEncodeTiled"
-        && driver
-            < CudaVersion {
-                major: 12,
-                minor: 0,
-            }
+    let came_with = match function {
+        // The copy engine of compute capability 9.0.
+        "cuTensorMapEncodeTiled" => (12, 0),
+        // Its clusters, and launches that start early.
+        "cuLaunchKernelEx" | "cuOccupancyMaxActiveClusters" => (11, 8),
+        _ => return false,
+    };
+    (driver.major, driver.minor) < came_with
 }
 
 /// The version of the driver's kernel module, where one is loaded.

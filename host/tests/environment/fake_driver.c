@@ -382,7 +382,7 @@ int cuTensorMapEncodeTiled(address *map, int type, unsigned rank, address matrix
 #endif
 
 /* Kernels named gemm_... take A, B, C, M, N, K; gemm_tma_... a map of B, A, C and
-   the parts, gemm_persistent_... the parts after C, before M, N, K. Parts come to
+   the parts, gemm_split_k_..., gemm_persistent_... the parts after C, before M, N, K. Parts come to
    no good here: C is written whole, so adding them up does nothing. Other kernels
    do nothing. */
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
@@ -402,8 +402,11 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
     if (!kernel || !strcmp(kernel, "nothing") || strncmp(function, "gemm_", 5) ||
         !strcmp(function, "gemm_add_parts"))
         return 0;
-    int tma = !strncmp(function, "gemm_tma_", 9);
-    int parts = tma || !strncmp(function, "gemm_persistent_", 16);
+    size_t length = strlen(function);
+    int any = length > 4 && !strcmp((char *)function + length - 4, "_any");
+    int split = !strncmp(function, "gemm_split_k_", 13);
+    int tma = !strncmp(function, "gemm_tma_", 9) || (split && !any);
+    int parts = tma || split || !strncmp(function, "gemm_persistent_", 16);
     void **sizes = params + 3 + parts;
     const float *a = (const float *)(uintptr_t)*(address *)params[tma];
     const float *b = (const float *)(uintptr_t)*(address *)params[!tma];
@@ -418,5 +421,47 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
         }
     if (!strcmp(kernel, "wrong") && m > 2 && n > 3)
         c[2 * n + 3] += 1;
+    return 0;
+}
+
+/* CUlaunchConfig and CUlaunchAttribute of cuda.h, as far as this program sets them. */
+struct attribute {
+    unsigned id, padding, value[16];
+};
+struct config {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    const struct attribute *attributes;
+    unsigned count;
+};
+
+/* The blocks of a cluster, or 0 where an attribute is none of those that are known:
+   4 is the cluster's dimensions, 6 lets the launch start early. */
+static unsigned cluster_of(const struct config *config) {
+    unsigned blocks = 1;
+    for (unsigned i = 0; i < config->count; i++) {
+        const struct attribute *attribute = &config->attributes[i];
+        if (attribute->id == 4 && attribute->value[1] == 1 && attribute->value[2] == 1)
+            blocks = attribute->value[0];
+        else if (attribute->id != 6 || attribute->value[0] != 1)
+            return 0;
+    }
+    return blocks > 8 || config->grid[0] % blocks ? 0 : blocks;
+}
+
+int cuLaunchKernelEx(const struct config *config, void *function, void **params, void **extra) {
+    if (!config->count || !cluster_of(config))
+        return 1;
+    return cuLaunchKernel(function, config->grid[0], config->grid[1], config->grid[2],
+                          config->block[0], config->block[1], config->block[2], config->shared,
+                          config->stream, params, extra);
+}
+
+int cuOccupancyMaxActiveClusters(int *clusters, void *function, const struct config *config) {
+    unsigned blocks = cluster_of(config);
+    (void)function;
+    if (!blocks)
+        return 1;
+    *clusters = 132 / blocks;
     return 0;
 }

@@ -1,12 +1,10 @@
 //! The variant that suits a shape and a device, without asking.
 //!
-//! A rule picks the variant, and that picks the tile's size and how tiles are
-//! given out:
-//!
 //! - M = 1 or N = 1: [`matrix_vector`](super::matrix_vector), since nothing can
 //!   be shared.
-//! - Otherwise [`stream_k`](super::stream_k), where the device has asynchronous
-//!   copies.
+//! - Otherwise, where the device has asynchronous copies, whichever
+//!   [schedule](super::schedule) of all is the fastest by what `matmul tune`
+//!   measured: a kernel's size, and how its tiles are given out.
 //! - Otherwise, on compute capability 7.5, the fastest that does without them:
 //!   [`double_buffered`](super::double_buffered).
 //!
@@ -17,39 +15,66 @@ pub(super) use table::VARIANTS;
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
-    use crate::gemm::{ElementType::F32, Shape, Variant, double_buffered, matrix_vector, stream_k};
-    use crate::launch::{ComputeCapability, DeviceLimits, Entry, Target};
+    use crate::gemm::persistent::SMALL_ANY;
+    use crate::gemm::{ElementType::F32, Shape, Variant, schedule};
+    use crate::gemm::{double_buffered, matrix_vector, split_k, stream_k};
+    use crate::launch::{ComputeCapability, DeviceLimits, Entry, Plan, PlanError, Target};
 
-    /// Several variants' kernels, one after the other.
-    const fn joined<const N: usize>(parts: [&[&'static Entry]; 3]) -> [&'static Entry; N] {
-        let mut all = [parts[0][0]; N];
-        let (mut part, mut to) = (0, 0);
-        while part < parts.len() {
-            let mut i = 0;
-            while i < parts[part].len() {
-                all[to] = parts[part][i];
-                to += 1;
-                i += 1;
+    /// Variants whose kernels this one launches.
+    const FROM: [&[Variant]; 4] = [
+        matrix_vector::VARIANTS,
+        stream_k::VARIANTS,
+        split_k::VARIANTS,
+        double_buffered::VARIANTS,
+    ];
+
+    /// Their kernels, each once.
+    const ENTRIES: ([&Entry; 32], usize) = {
+        let mut all = [FROM[0][0].entries[0]; 32];
+        let (mut count, mut from) = (0, 0);
+        while from < FROM.len() {
+            let mut variant = 0;
+            while variant < FROM[from].len() {
+                let entries = FROM[from][variant].entries;
+                let mut i = 0;
+                while i < entries.len() {
+                    let (mut other, mut new) = (0, true);
+                    while other < count {
+                        new &= !same(all[other].name, entries[i].name);
+                        other += 1;
+                    }
+                    if new {
+                        all[count] = entries[i];
+                        count += 1;
+                    }
+                    i += 1;
+                }
+                variant += 1;
             }
-            part += 1;
+            from += 1;
         }
-        assert!(to == N, "as many as there are");
-        all
+        (all, count)
+    };
+
+    /// `a == b`, for constants.
+    const fn same(a: &str, b: &str) -> bool {
+        let (a, b) = (a.as_bytes(), b.as_bytes());
+        let mut i = 0;
+        while i < a.len() && i < b.len() && a[i] == b[i] {
+            i += 1;
+        }
+        i == a.len() && i == b.len()
     }
 
-    const PARTS: [&[&Entry]; 3] = [CHOICES[0].entries, CHOICES[1].entries, CHOICES[2].entries];
-
-    const CHOICES: [&Variant; 3] = [matrix_vector::BEST, stream_k::BEST, double_buffered::BEST];
-
-    /// The variant for a shape on a device.
-    fn choose(shape: Shape, limits: &DeviceLimits) -> &'static Variant {
-        let [vector, streamed, plain] = CHOICES;
+    fn plan(shape: Shape, limits: &DeviceLimits) -> Result<Plan, PlanError> {
+        let [vector, streamed, _, plain] = FROM.map(|variants| &variants[0]);
         if shape.m() == 1 || shape.n() == 1 {
-            vector
+            vector.plan(shape, limits)
         } else if streamed.runs_on(limits) {
-            streamed
+            let candidates = schedule::candidates(shape, limits);
+            schedule::fastest(candidates, &SMALL_ANY, shape, limits)
         } else {
-            plain
+            plain.plan(shape, limits)
         }
     }
 
@@ -63,7 +88,7 @@ mod table {
         min_compute_capability: ComputeCapability::new(7, 5),
         needs: Target::BASELINE,
         overlapping_writes: false,
-        entries: &joined::<{ PARTS[0].len() + PARTS[1].len() + PARTS[2].len() }>(PARTS),
-        plan: |shape, limits| (choose(shape, limits).plan)(shape, limits),
+        entries: ENTRIES.0.split_at(ENTRIES.1).0,
+        plan,
     }];
 }

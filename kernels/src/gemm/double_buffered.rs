@@ -166,7 +166,7 @@ kernel! {
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use table::{BEST, VARIANTS};
+pub(super) use table::VARIANTS;
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
@@ -199,7 +199,4 @@ mod table {
             )))
         },
     }];
-
-    /// The one that [`auto`](crate::gemm::auto) takes.
-    pub const BEST: &Variant = &VARIANTS[VARIANTS.len() - 1];
 }

@@ -172,6 +172,7 @@ kernel! {
         a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>, m: u32, n: u32, k: u32,
     )
     launch_bounds(DOT_THREADS)
+    start(early)
     backends(Nvptx)
     shared { held: [f32; DOT_THREADS as usize] }
     {
@@ -225,6 +226,7 @@ kernel! {
         a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>, m: u32, n: u32, k: u32,
     )
     launch_bounds(ROW_THREADS, 1)
+    start(early)
     backends(Nvptx)
     shared { held: [f32; (4 * ROW_THREADS) as usize] }
     {
@@ -284,7 +286,7 @@ kernel! {
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use table::{BEST, VARIANTS};
+pub(super) use table::VARIANTS;
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
@@ -333,7 +335,4 @@ mod table {
             Ok(Plan::single(launch))
         },
     }];
-
-    /// The one that [`auto`](crate::gemm::auto) takes.
-    pub const BEST: &Variant = &VARIANTS[VARIANTS.len() - 1];
 }

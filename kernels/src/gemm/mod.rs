@@ -43,6 +43,10 @@ pub mod naive;
 pub mod naive_uncoalesced;
 #[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod persistent;
+#[cfg(not(any(target_arch = "nvptx64", feature = "rust-cuda")))]
+pub mod schedule;
+#[cfg(not(any(feature = "rust-cuda", plain)))]
+pub mod split_k;
 #[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod stream_k;
 #[cfg(not(any(feature = "rust-cuda", plain)))]
@@ -90,6 +94,8 @@ mod table {
         super::tma::VARIANTS,
         #[cfg(not(feature = "rust-cuda"))]
         super::stream_k::VARIANTS,
+        #[cfg(not(feature = "rust-cuda"))]
+        super::split_k::VARIANTS,
         #[cfg(not(feature = "rust-cuda"))]
         super::matrix_vector::VARIANTS,
         #[cfg(not(feature = "rust-cuda"))]

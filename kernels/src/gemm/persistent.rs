@@ -30,12 +30,14 @@
 //! Tiles are numbered in groups of [`GROUP`] rows. Block b computes tiles b,
 //! b + blocks, b + 2 · blocks and so on, each as a whole. [`Work`] can also have
 //! the blocks share the steps of the last tiles evenly, which
-//! [`stream_k`](super::stream_k) uses and explains.
+//! [`stream_k`](super::stream_k) uses and explains. A [`Tiling`] can have the
+//! blocks of a cluster share each tile's, which [`split_k`](super::split_k) does.
 
 #![cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_80"))]
 
 use crate::gpu::{
-    self, Barrier, Global, GlobalMut, Shared, TensorMap, async_copy, barrier, math, thread, warp,
+    self, Barrier, Global, GlobalMut, Shared, TensorMap, async_copy, barrier, cluster, math,
+    thread, warp,
 };
 
 /// Rows of a warp's tile.
@@ -54,6 +56,10 @@ const LANE_ROWS: u32 = 4;
 const LANE_COLUMNS: u32 = 8;
 /// k of a loop body.
 const SLICE: u32 = 8;
+/// Groups of four neighbouring sums that a thread has.
+const FOURS: u32 = TM * TN / 4;
+/// The most sums of all tilings that an element of C is added up from.
+const MAX_SOURCES: usize = 16;
 
 /// The sizes of a block's tile, and how B is copied.
 pub trait Tiling {
@@ -71,12 +77,41 @@ pub trait Tiling {
     /// gives ptxas another graph to colour, which is better or worse by up to 5 %.
     /// Measured, each way, on an H200.
     const SPLIT: bool;
+    /// The most blocks of a cluster that share the steps of one tile, and add up
+    /// their sums through their shared memory; 0 for a kernel without. With it,
+    /// each block computes for one tile, and [`Work::whole`] and [`Work::share`]
+    /// mean nothing.
+    const MAX_CLUSTER: u32 = 0;
+    /// Groups of warps, each of which has the whole tile and multiplies its own
+    /// part of each stage; see [`split_k`](super::split_k). More than one only
+    /// with clusters, where what blocks have is added up, and then what groups
+    /// have, too.
+    const GROUPS: u32 = 1;
+
+    /// Whether the kernel is one for clusters.
+    const CLUSTERS: bool = Self::MAX_CLUSTER > 0;
+    /// The most sums that an element of C is added up from.
+    const SOURCES: u32 = Self::MAX_CLUSTER * Self::GROUPS;
 
     /// Stages that copies are ahead of products: one is read, and one is on its
     /// way by the engine.
     const AHEAD: u32 = Self::STAGES - 2;
+    /// Warps in a group.
+    const GROUP_WARPS: u32 = Self::WARP_ROWS * Self::WARP_COLUMNS;
     /// Warps in a block.
-    const WARPS: u32 = Self::WARP_ROWS * Self::WARP_COLUMNS;
+    const WARPS: u32 = Self::GROUP_WARPS * Self::GROUPS;
+    /// Eights of k that the block's warps copy at once.
+    const COPY_EIGHTS: u32 = if Self::WARPS * 16 > Self::BM {
+        Self::WARPS * 16 / Self::BM
+    } else {
+        1
+    };
+    /// k that they copy at once.
+    const COPY_K: u32 = 8 * Self::COPY_EIGHTS;
+    /// k of a stage that a group multiplies.
+    const GROUP_K: u32 = Self::BK / Self::GROUPS;
+    /// Threads in a group.
+    const GROUP_THREADS: u32 = Self::GROUP_WARPS * warp::SIZE;
     /// Threads in a block.
     const THREADS: u32 = Self::WARPS * warp::SIZE;
     /// Rows of a block's tile of C.
@@ -84,11 +119,22 @@ pub trait Tiling {
     /// Columns of a block's tile of C.
     const BN: u32 = Self::WARP_COLUMNS * WN;
     /// Elements from one row of the transposed tile of A to the next.
-    const PITCH: u32 = Self::BM + 4;
+    const PITCH: u32 = Self::BM + 8;
     /// Elements of one stage of A's tiles.
     const TILE_A: u32 = Self::BK * Self::PITCH;
     /// Elements of one stage of B's tiles.
     const TILE_B: u32 = Self::BK * Self::BN;
+    /// Elements behind the stages of B's tiles through which C is written: an
+    /// area of its own for each warp, where its columns are not written by fours.
+    const STAGING: u32 = if matches!(Self::COPY_B, CopyB::Any) {
+        Self::WARPS * WARP_STAGING
+    } else {
+        0
+    };
+    /// Elements of the array for A's tiles.
+    const RING_A: usize = (Self::STAGES * Self::TILE_A) as usize;
+    /// Elements of the array for B's tiles.
+    const RING_B: usize = (Self::STAGES * Self::TILE_B + Self::STAGING) as usize;
 }
 
 /// How tiles of B come to shared memory.
@@ -198,6 +244,15 @@ impl Work {
     /// This block's first segment.
     #[inline(always)]
     fn start<T: Tiling>(self) -> Segment {
+        if T::CLUSTERS {
+            let (rank, size) = (cluster::rank(), cluster::size());
+            let steps = self.steps::<T>();
+            return Segment {
+                tile: thread::block_idx_x() / size,
+                first: steps * rank / size,
+                end: steps * (rank + 1) / size,
+            };
+        }
         let tile = thread::block_idx_x();
         if tile < self.whole {
             Segment {
@@ -233,6 +288,13 @@ impl Work {
     /// The segment after the one of `tile`.
     #[inline(always)]
     fn next<T: Tiling>(self, tile: u32) -> Segment {
+        if T::CLUSTERS {
+            return Segment {
+                tile: Segment::NONE,
+                first: 0,
+                end: 0,
+            };
+        }
         let steps = self.steps::<T>();
         if tile < self.whole {
             let tile = tile + thread::grid_dim_x();
@@ -283,6 +345,15 @@ impl Work {
     }
 }
 
+/// Elements of a line of a warp's staging area, padded so that four lines start
+/// eight banks apart.
+const LINE: u32 = 4 * LANE_COLUMNS + 8;
+/// Elements of one of its slots: a line for each row of lanes.
+const SLOT: u32 = LANE_ROWS * LINE;
+/// Its slots.
+const SLOTS: u32 = 4;
+const WARP_STAGING: u32 = SLOTS * SLOT;
+
 /// Where the factors are.
 #[derive(Clone, Copy)]
 pub struct Factors {
@@ -295,7 +366,8 @@ pub struct Factors {
 }
 
 /// The shared arrays of a block: tiles of A, STAGES×BK×PITCH, each transposed;
-/// tiles of B, STAGES×BK×BN; and the stages' barriers.
+/// tiles of B, STAGES×BK×BN, and the staging areas of C; and the stages'
+/// barriers.
 pub struct Ring<const A: usize, const B: usize, const STAGES: usize> {
     /// Tiles of A.
     pub a: Shared<f32, A>,
@@ -316,9 +388,9 @@ impl<const A: usize, const B: usize, const STAGES: usize> Clone for Ring<A, B, S
 
 impl<const A: usize, const B: usize, const STAGES: usize> Copy for Ring<A, B, STAGES> {}
 
-/// The most copies of A's rows that a thread starts for a slice: the rows of a
-/// tile over those that the warps cover at once.
-const MAX_ROUNDS: usize = 2;
+/// The most rows of A that a thread copies from in a slice: two of each 16 that a
+/// warp covers at once, once or twice.
+const MAX_A_ROWS: usize = 4;
 
 /// A thread's part in copying, some stages ahead of the products.
 struct Producer<T, const A: usize, const B: usize, const STAGES: usize> {
@@ -337,8 +409,8 @@ struct Producer<T, const A: usize, const B: usize, const STAGES: usize> {
     /// k that are left from the slice's first on, 0 past the end. At most what a
     /// stage has, so that it fits in 32 bits whatever K.
     k_left: i32,
-    /// Where the thread's next elements of A come from: a row for each round.
-    a_from: [Global<f32>; MAX_ROUNDS],
+    /// Where the thread's next elements of A come from, by row.
+    a_from: [Global<f32>; MAX_A_ROWS],
     /// Where those of B come from.
     b_from: Global<f32>,
     /// Where they go: elements of `ring.a` and `ring.b`.
@@ -349,12 +421,15 @@ struct Producer<T, const A: usize, const B: usize, const STAGES: usize> {
 
 /// Columns that a lane copies at once.
 #[inline(always)]
-const fn b_width(copy: CopyB) -> u32 {
+pub(super) const fn b_width(copy: CopyB) -> u32 {
     if matches!(copy, CopyB::Any) { 1 } else { 4 }
 }
 
 impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T, A, B, STAGES> {
-    const ROUNDS: u32 = T::BM / (16 * T::WARPS);
+    /// Rows of A that a thread copies from.
+    const A_ROWS: u32 = T::BM * T::COPY_EIGHTS / (8 * T::WARPS);
+    /// Warps that lie along the rows of A in a copy.
+    const WARP_ROWS: u32 = T::WARPS / T::COPY_EIGHTS;
 
     #[inline(always)]
     fn new(work: Work, factors: Factors, ring: Ring<A, B, STAGES>) -> Self {
@@ -370,7 +445,7 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
             row0: 0,
             column0: 0,
             k_left: 0,
-            a_from: [factors.a; MAX_ROUNDS],
+            a_from: [factors.a; MAX_A_ROWS],
             b_from: factors.b,
             a_to: 0,
             b_to: 0,
@@ -381,19 +456,76 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
         producer
     }
 
-    /// Of each eight k and 16 rows of A a warp copies, a lane takes a row and
-    /// four k: the row and the first k.
+    /// A copy of a warp covers four k and eight rows of A: a lane's first row and
+    /// k. It reads 16 bytes of each of the eight rows, and its places in the
+    /// transposed tile lie in all 32 banks.
     #[inline(always)]
     fn a_place() -> (u32, u32) {
-        (
-            warp::index() * 16 + warp::lane() % 16,
-            warp::lane() / 16 * 4,
-        )
+        let (row, eight) = Self::warp_place();
+        (row + warp::lane() % 8, eight * 8 + warp::lane() / 8)
+    }
+
+    /// A warp's first row and its eight of k, of those that are copied at once.
+    #[inline(always)]
+    fn warp_place() -> (u32, u32) {
+        let warp = warp::index();
+        if T::COPY_EIGHTS == 1 {
+            return (warp * 16, 0);
+        }
+        (warp % Self::WARP_ROWS * 16, warp / Self::WARP_ROWS)
+    }
+
+    /// Rows from a thread's first to its i-th.
+    #[inline(always)]
+    const fn a_row(i: u32) -> u32 {
+        i / 2 * (16 * Self::WARP_ROWS) + i % 2 * 8
     }
 
     #[inline(always)]
     fn active(&self) -> bool {
         self.segment.tile != Segment::NONE
+    }
+
+    /// Starts the thread's copies of the whole stage that comes first of a block,
+    /// when nothing is multiplied meanwhile: a warp's copy then covers eight k
+    /// and four rows, which is the most of a sector that one can ask for.
+    ///
+    /// # Safety
+    ///
+    /// - As [`copy_slice`](Self::copy_slice), for all of the stage.
+    #[inline(always)]
+    unsafe fn fill_a(&mut self) {
+        let (row, eight) = Self::warp_place();
+        let (row, k) = (row + warp::lane() / 8, eight * 8 + warp::lane() % 8);
+        let Work { m, k: columns, .. } = self.work;
+        let k0 = self.segment.first * T::BK;
+        for block in 0..T::BM / (16 * Self::WARP_ROWS) {
+            for i in 0..4 {
+                let tile_row = row + block * (16 * Self::WARP_ROWS) + 4 * i;
+                let row = self.row0 + tile_row;
+                let row = if row < m { row } else { m - 1 };
+                let from = self
+                    .factors
+                    .a
+                    .offset(u64::from(row) * u64::from(columns) + u64::from(k0 + k));
+                let to = self.stage * T::TILE_A + k * T::PITCH + tile_row;
+                for at in (0..T::BK).step_by(T::COPY_K as usize) {
+                    // SAFETY: the place is inside the stage. The element is inside
+                    // A where the copy is valid.
+                    unsafe {
+                        async_copy::copy(
+                            self.ring.a,
+                            to + at * T::PITCH,
+                            from.offset(at.into()),
+                            self.k_left > (k + at) as i32,
+                        );
+                    }
+                }
+            }
+        }
+        for i in 0..Self::A_ROWS as usize {
+            self.a_from[i] = self.a_from[i].offset(T::BK.into());
+        }
     }
 
     /// Points at the first elements of a new segment.
@@ -408,12 +540,12 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
         let k0 = self.segment.first * T::BK;
         (self.row0, self.column0) = (row0, column0);
         let (a_row, a_k) = Self::a_place();
-        for round in 0..Self::ROUNDS {
-            let row = row0 + a_row + round * (16 * T::WARPS);
+        for i in 0..Self::A_ROWS {
+            let row = row0 + a_row + Self::a_row(i);
             // A row past the edge copies the last one again. What comes of it
             // lies outside C.
             let row = if row < m { row } else { m - 1 };
-            self.a_from[round as usize] = self
+            self.a_from[i as usize] = self
                 .factors
                 .a
                 .offset(u64::from(row) * u64::from(k) + u64::from(k0 + a_k));
@@ -470,40 +602,64 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
         }
     }
 
-    /// Starts the thread's copies of the next eight k.
+    /// Starts the thread's copies of the next [`COPY_K`](Tiling::COPY_K) k.
     ///
     /// # Safety
     ///
     /// - All warps have read what the stage held.
     #[inline(always)]
     unsafe fn copy_slice(&mut self) {
+        // SAFETY: the caller's promise is these functions' own.
+        unsafe {
+            self.copy_slice_of_a();
+            self.copy_slice_of_b();
+        }
+        self.k_left -= T::COPY_K as i32;
+    }
+
+    /// Starts the thread's copies of the next k of A.
+    ///
+    /// # Safety
+    ///
+    /// - As [`copy_slice`](Self::copy_slice).
+    #[inline(always)]
+    unsafe fn copy_slice_of_a(&mut self) {
         let (_, a_k) = Self::a_place();
         // Signed, so that a lane that is past the end has less than none.
         let a_left = self.k_left - a_k as i32;
-        for round in 0..Self::ROUNDS {
-            for i in 0..4 {
+        for i in 0..Self::A_ROWS {
+            for k in (0..8).step_by(4) {
                 // SAFETY: the place is inside the stage. The element is inside A
-                // where the copy is valid: its row is, and i is below the k that
+                // where the copy is valid: its row is, and k is below those that
                 // are left.
                 unsafe {
                     async_copy::copy(
                         self.ring.a,
-                        self.a_to + i * T::PITCH + round * (16 * T::WARPS),
-                        self.a_from[round as usize].offset(i.into()),
-                        a_left > i as i32,
+                        self.a_to + k * T::PITCH + Self::a_row(i),
+                        self.a_from[i as usize].offset(k.into()),
+                        a_left > k as i32,
                     );
                 }
             }
-            self.a_from[round as usize] = self.a_from[round as usize].offset(SLICE.into());
+            self.a_from[i as usize] = self.a_from[i as usize].offset(T::COPY_K.into());
         }
-        self.a_to += SLICE * T::PITCH;
+        self.a_to += T::COPY_K * T::PITCH;
+    }
 
+    /// Starts the thread's copies of the next k of B, where the engine
+    /// doesn't bring them.
+    ///
+    /// # Safety
+    ///
+    /// - As [`copy_slice`](Self::copy_slice).
+    #[inline(always)]
+    unsafe fn copy_slice_of_b(&mut self) {
         if !matches!(T::COPY_B, CopyB::Engine) {
             let width = b_width(T::COPY_B);
             let n = self.work.n;
             let column = self.column0 + warp::lane() * width;
-            for line in 0..SLICE / T::WARPS {
-                // Rows of B: every warp takes its own of each eight.
+            for line in 0..T::COPY_K / T::WARPS {
+                // Rows of B: every warp takes its own.
                 let k = line * T::WARPS;
                 let inside = self.k_left - (warp::index() as i32) > k as i32;
                 // Columns that are left; none where the row is outside.
@@ -524,10 +680,9 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
                     }
                 }
             }
-            self.b_from = self.b_from.offset(u64::from(SLICE) * u64::from(n));
-            self.b_to += SLICE * T::BN;
+            self.b_from = self.b_from.offset(u64::from(T::COPY_K) * u64::from(n));
+            self.b_to += T::COPY_K * T::BN;
         }
-        self.k_left -= SLICE as i32;
     }
 
     /// Closes the stage and goes on to the next, and to the next segment where
@@ -566,8 +721,11 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
 ///   0. Unless B is copied 4 bytes at a time, N is a multiple of four and `b`
 ///   and `c` start at multiples of 16 bytes.
 /// - `c` holds M·N elements that nothing else touches meanwhile.
-/// - `parts` holds 2·BM·BN elements for each block, unless `work.share` is 0.
+/// - `parts` holds 2·BM·BN elements for each block, unless `work.share` is 0 or
+///   the tiling is one for [clusters](Tiling::CLUSTERS).
 /// - The block has THREADS threads along x, and the grid lies along x.
+/// - With a tiling for clusters, these have MAX_CLUSTER blocks or fewer,
+///   and no more than K has steps. There is one for each tile.
 #[inline(always)]
 pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: usize>(
     ring: Ring<A, B, STAGES>,
@@ -583,26 +741,38 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
             "a warp's tile is its lanes' tiles"
         );
         assert!(
-            STAGES == T::STAGES as usize
-                && A == STAGES * T::TILE_A as usize
-                && B == STAGES * T::TILE_B as usize,
+            STAGES == T::STAGES as usize && A == T::RING_A && B == T::RING_B,
             "the ring has STAGES tiles of A and of B"
         );
         assert!(
-            T::BM % (16 * T::WARPS) == 0 && T::BM / (16 * T::WARPS) <= MAX_ROUNDS as u32,
+            T::WARPS % T::COPY_EIGHTS == 0
+                && T::BM * T::COPY_EIGHTS % (16 * T::WARPS) == 0
+                && T::BM * T::COPY_EIGHTS / (8 * T::WARPS) <= MAX_A_ROWS as u32,
             "warps copy 16 rows of A each, once or twice"
         );
         assert!(
-            SLICE.is_multiple_of(T::WARPS),
-            "warps copy equally many rows of B of each eight"
+            T::COPY_K.is_multiple_of(T::WARPS),
+            "warps copy equally many rows of B"
         );
         assert!(
-            T::BK % SLICE == 0 && T::BK.is_power_of_two(),
+            T::GROUP_K % SLICE == 0 && T::BK.is_power_of_two(),
             "a stage is a whole number of loop bodies, and steps are counted by shifts"
         );
         assert!(
-            4 * T::PITCH % 32 == 16,
-            "rows of a tile of A four apart must start 16 banks apart"
+            T::GROUPS % T::COPY_EIGHTS == 0,
+            "a loop body starts a whole number of copies"
+        );
+        assert!(
+            T::GROUPS == 1 || T::CLUSTERS,
+            "what groups have is added up with what blocks have"
+        );
+        assert!(
+            T::SOURCES <= MAX_SOURCES as u32,
+            "a thread holds one four of each source"
+        );
+        assert!(
+            T::PITCH % 32 == 8,
+            "rows of a tile of A must start eight banks apart"
         );
         assert!(
             T::BN <= 256 && T::BK <= 256,
@@ -611,6 +781,11 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
         assert!(
             T::STAGES >= 3,
             "one stage is read, at least one is full, and one is on its way"
+        );
+        assert!(
+            !T::CLUSTERS
+                || (T::GROUPS * FOURS - fours_in_b::<T>()) * 4 * T::GROUP_THREADS <= A as u32,
+            "the ring has room for all sums"
         );
     }
     let (warp, lane) = (warp::index(), warp::lane());
@@ -625,9 +800,14 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
             }
         }
         barrier::publish();
+        if let (CopyB::Engine, Some(map)) = (T::COPY_B, factors.b_map) {
+            map.prefetch();
+        }
     }
     // Closes write-before-read of the barriers.
     thread::sync_threads();
+    // All that is above touches this block's own memory alone.
+    gpu::wait_for_launch_before();
 
     let start = work.start::<T>();
     if start.tile == Segment::NONE {
@@ -638,8 +818,10 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
         // SAFETY: nobody has read or filled these stages yet.
         unsafe {
             producer.copy_by_engine();
-            for _ in 0..T::BK / SLICE {
-                producer.copy_slice();
+            producer.fill_a();
+            for _ in 0..T::BK / T::COPY_K {
+                producer.copy_slice_of_b();
+                producer.k_left -= T::COPY_K as i32;
             }
             producer.finish_stage();
         }
@@ -648,8 +830,16 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
     unsafe { producer.copy_by_engine() };
 
     // The first element of this thread's first piece; see `warp_tile`.
-    let own_row = warp / T::WARP_COLUMNS * WM + lane / 2 % 4 * 4;
-    let own_column = warp % T::WARP_COLUMNS * WN + (lane % 2 + lane / 8 * 2) * 4;
+    let (group, in_group) = if T::GROUPS == 1 {
+        (0, warp)
+    } else {
+        (warp / T::GROUP_WARPS, warp % T::GROUP_WARPS)
+    };
+    let own_row = in_group / T::WARP_COLUMNS * WM + lane / 2 % 4 * 4;
+    let own_column = in_group % T::WARP_COLUMNS * WN + (lane % 2 + lane / 8 * 2) * 4;
+    // The first elements of a stage that the thread multiplies.
+    let own_a = group * (T::GROUP_K * T::PITCH) + own_row;
+    let own_b = group * (T::GROUP_K * T::BN) + own_column;
 
     // Row i of the tiles from a_at and b_at on, as this thread's fragments.
     let fragments = |a_at: u32, b_at: u32, i: u32| {
@@ -689,7 +879,7 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
     let mut tile = start.tile;
     let mut steps_left = start.end - start.first;
     let (mut stage, mut parity) = (0, 0);
-    let (mut a_at, mut b_at) = (own_row, own_column);
+    let (mut a_at, mut b_at) = (own_a, own_b);
     // SAFETY: the barrier was made above. Closes write-before-read for stage 0.
     unsafe { ring.full.at(stage).wait(parity) };
     let mut now = fragments(a_at, b_at, 0);
@@ -699,7 +889,11 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
         // instruction cache holds.
         slice = gpu::opaque(slice);
         // SAFETY: `empty` was waited for when this stage was entered.
-        unsafe { producer.copy_slice() };
+        unsafe {
+            for _ in 0..T::GROUPS / T::COPY_EIGHTS {
+                producer.copy_slice();
+            }
+        }
         for i in 0..SLICE - 1 {
             let next = fragments(a_at, b_at, i + 1);
             add_products(&mut sums, &now);
@@ -709,7 +903,7 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
         b_at += SLICE * T::BN;
         slice += 1;
         let mut done = false;
-        if slice == T::BK / SLICE {
+        if slice == T::GROUP_K / SLICE {
             slice = 0;
             steps_left -= 1;
             done = steps_left == 0;
@@ -738,8 +932,8 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
                 // is read next.
                 unsafe { ring.full.at(stage).wait(parity) };
             }
-            a_at = stage * T::TILE_A + own_row;
-            b_at = stage * T::TILE_B + own_column;
+            a_at = stage * T::TILE_A + own_a;
+            b_at = stage * T::TILE_B + own_b;
         }
         let next = fragments(a_at, b_at, 0);
         if T::SPLIT {
@@ -758,8 +952,24 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
         }
 
         let work = work.anew();
+        if T::CLUSTERS {
+            // No copy may land in the ring any more, and every warp has read it.
+            async_copy::commit();
+            async_copy::wait::<0>();
+            // Closes read-before-write.
+            thread::sync_threads();
+            // SAFETY: the caller promises room for C; the ring is free.
+            unsafe {
+                add_up::<T, A, B, STAGES>(ring, &sums, own_row, own_column, c, scale, work, tile)
+            };
+            return;
+        }
         // SAFETY: the caller promises room for C and for the parts.
-        unsafe { store::<T>(&sums, own_row, own_column, c, parts, scale, work, tile) };
+        unsafe {
+            store::<T, A, B, STAGES>(
+                ring, &sums, own_row, own_column, c, parts, scale, work, tile,
+            )
+        };
         let segment = work.next::<T>(tile);
         if segment.tile == Segment::NONE {
             break;
@@ -781,7 +991,8 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
 /// - As [`multiply`], for `c` and `parts`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "all of it is a thread's state")]
-unsafe fn store<T: Tiling>(
+unsafe fn store<T: Tiling, const A: usize, const B: usize, const STAGES: usize>(
+    ring: Ring<A, B, STAGES>,
     sums: &[[f32; TN as usize]; TM as usize],
     own_row: u32,
     own_column: u32,
@@ -792,52 +1003,260 @@ unsafe fn store<T: Tiling>(
     tile: u32,
 ) {
     let (row0, column0) = work.origin::<T>(tile);
-    // Where the tile's first element goes, the length of a row there, and how
-    // many rows and columns are wanted. What adds up the parts reads four columns
-    // at a time, so a part has all of its columns.
-    let rows = work.m - row0;
-    let (to, pitch, columns) = match work.piece::<T>(tile) {
-        Some(piece) => {
-            let start = u64::from(piece) * u64::from(T::BM * T::BN);
-            (parts.offset(start), T::BN, T::BN)
-        }
-        None => {
-            let start = u64::from(row0) * u64::from(work.n) + u64::from(column0);
-            (c.offset(start), work.n, work.n - column0)
-        }
+    // What adds up the parts reads four columns at a time, so a part has all of
+    // its columns.
+    let area = match work.piece::<T>(tile) {
+        Some(piece) => Area {
+            start: parts.offset(u64::from(piece) * u64::from(T::BM * T::BN)),
+            pitch: T::BN,
+            rows: work.m - row0,
+            columns: T::BN,
+        },
+        None => Area::of_c(c, work, row0, column0),
     };
-    let to = to.offset(u64::from(own_row) * u64::from(pitch) + u64::from(own_column));
+    let by_fours = area.by_fours::<T>();
     for (r, row) in sums.iter().enumerate() {
-        let r = r as u32 / 4 * (4 * LANE_ROWS) + r as u32 % 4;
-        let to = to.offset(u64::from(r) * u64::from(pitch));
         for piece in 0..TN / 4 {
             let at = 4 * piece as usize;
-            let column = piece * (4 * LANE_COLUMNS);
-            let four: [f32; 4] = core::array::from_fn(|i| math::mul(scale, row[at + i]));
-            if own_row + r >= rows {
-                continue;
+            let number = r as u32 * (TN / 4) + piece;
+            let four = core::array::from_fn(|i| math::mul(scale, row[at + i]));
+            // SAFETY: the caller promises room, and the place is this thread's.
+            unsafe { area.put::<T, B>(ring.b, by_fours, own_row, own_column, number, four) };
+        }
+    }
+}
+
+/// The rows from a thread's first to that of its four of this number.
+#[inline(always)]
+const fn row_of(number: u32) -> u32 {
+    let r = number / (TN / 4);
+    r / 4 * (4 * LANE_ROWS) + r % 4
+}
+
+/// The columns from a thread's first to that of its four of this number.
+#[inline(always)]
+const fn column_of(number: u32) -> u32 {
+    number % (TN / 4) * (4 * LANE_COLUMNS)
+}
+
+/// Where a tile's sums go.
+#[derive(Clone, Copy)]
+struct Area {
+    /// The tile's first element.
+    start: GlobalMut<f32>,
+    /// Elements from one row to the next.
+    pitch: u32,
+    /// Rows from the first that are inside.
+    rows: u32,
+    /// Columns likewise.
+    columns: u32,
+}
+
+impl Area {
+    /// A tile's place in C.
+    #[inline(always)]
+    fn of_c(c: GlobalMut<f32>, work: Work, row0: u32, column0: u32) -> Self {
+        Self {
+            start: c.offset(u64::from(row0) * u64::from(work.n) + u64::from(column0)),
+            pitch: work.n,
+            rows: work.m - row0,
+            columns: work.n - column0,
+        }
+    }
+
+    /// Whether rows begin at multiples of 16 bytes, and are whole fours long.
+    #[inline(always)]
+    fn by_fours<T: Tiling>(self) -> bool {
+        !matches!(T::COPY_B, CopyB::Any)
+            || (self.pitch.is_multiple_of(4) && self.start.address().is_multiple_of(16))
+    }
+
+    /// Writes a thread's four of this number, those of it that are inside. All
+    /// threads of a warp write the same number, each its own four.
+    ///
+    /// Single elements go through the warp's staging area, so that the lanes
+    /// write neighbouring ones: the memory is written in sectors of 32 bytes, and
+    /// four times where a store has only every fourth element.
+    ///
+    /// # Safety
+    ///
+    /// - The elements that are inside may be written, and are this thread's alone.
+    /// - `own_row` and `own_column` are those of the thread's first element.
+    #[inline(always)]
+    unsafe fn put<T: Tiling, const B: usize>(
+        self,
+        ring_b: Shared<f32, B>,
+        by_fours: bool,
+        own_row: u32,
+        own_column: u32,
+        number: u32,
+        four: [f32; 4],
+    ) {
+        let (r, column) = (row_of(number), column_of(number));
+        if by_fours {
+            if own_row + r < self.rows && own_column + column < self.columns {
+                let at =
+                    u64::from(own_row + r) * u64::from(self.pitch) + u64::from(own_column + column);
+                // SAFETY: the four are inside, since rows are a multiple of four
+                // long, and aligned, since they begin at one of 16 bytes.
+                unsafe { self.start.store_4(at, four) };
             }
-            // SAFETY: each element is inside, and this thread's alone. Four at
-            // once are inside or none is, since rows are a multiple of four
-            // long, and aligned, since both buffers are.
-            unsafe {
-                if matches!(T::COPY_B, CopyB::Any) {
-                    for (i, value) in four.into_iter().enumerate() {
-                        if own_column + column + (i as u32) < columns {
-                            to.store(u64::from(column) + i as u64, value);
-                        }
-                    }
-                } else if own_column + column < columns {
-                    to.store_4(column.into(), four);
-                }
+            return;
+        }
+        let lane = warp::lane();
+        let slot = T::STAGES * T::TILE_B + warp::index() * WARP_STAGING + number % SLOTS * SLOT;
+        let (lane_row, lane_column) = (
+            own_row % (4 * LANE_ROWS) / 4,
+            own_column % (4 * LANE_COLUMNS),
+        );
+        // SAFETY: the slot is this warp's, and its lanes write each a four of it.
+        // They have read what it held: a slot comes again after as many syncs as
+        // there are slots.
+        unsafe { ring_b.store_4(slot + lane_row * LINE + lane_column, four) };
+        // Closes write-before-read within the warp.
+        warp::sync();
+        // The first row of the warp's four, and the lane's column.
+        let first = own_row - lane_row * 4 + r;
+        let column = own_column - lane_column + column + lane;
+        for line in 0..LANE_ROWS {
+            // SAFETY: as above; the warp has written the slot.
+            let value = unsafe { ring_b.load(slot + line * LINE + lane) };
+            let row = first + line * 4;
+            if row < self.rows && column < self.columns {
+                let at = u64::from(row) * u64::from(self.pitch) + u64::from(column);
+                // SAFETY: the element is inside, and one of the warp's.
+                unsafe { self.start.store(at, value) };
             }
         }
     }
 }
 
+/// How many fours of each thread of a group, of all groups, lie in the ring's
+/// stages for B. The others lie in those for A.
+const fn fours_in_b<T: Tiling>() -> u32 {
+    let fit = T::STAGES * T::TILE_B / (4 * T::GROUP_THREADS);
+    let all = T::GROUPS * FOURS;
+    if fit < all { fit } else { all }
+}
+
+/// Adds up the sums that the blocks of the cluster, and their groups of warps,
+/// have for a tile, and writes them to C.
+///
+/// Each thread puts its sums where the ring was, four of thread t of a group
+/// beside four of thread t + 1. Then each group of each block takes its share of
+/// the fours: it reads those that all have, in the order of their ranks, so that
+/// the same inputs give the same bits each time.
+///
+/// # Safety
+///
+/// - As [`multiply`], for `c`.
+/// - Nobody uses the ring, and no copy into it is under way.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "all of it is a thread's state")]
+unsafe fn add_up<T: Tiling, const A: usize, const B: usize, const STAGES: usize>(
+    ring: Ring<A, B, STAGES>,
+    sums: &[[f32; TN as usize]; TM as usize],
+    own_row: u32,
+    own_column: u32,
+    c: GlobalMut<f32>,
+    scale: f32,
+    work: Work,
+    tile: u32,
+) {
+    let in_b = const { fours_in_b::<T>() };
+    let (group, thread) = if T::GROUPS == 1 {
+        (0, thread::thread_idx_x())
+    } else {
+        let thread = thread::thread_idx_x();
+        (thread / T::GROUP_THREADS, thread % T::GROUP_THREADS)
+    };
+    let place = |four: u32| (four * T::GROUP_THREADS + thread) * 4;
+    for (r, row) in sums.iter().enumerate() {
+        for piece in 0..TN / 4 {
+            let at = 4 * piece as usize;
+            let number = group * FOURS + r as u32 * (TN / 4) + piece;
+            let four: [f32; 4] = core::array::from_fn(|i| math::mul(scale, row[at + i]));
+            // SAFETY: the arrays have room for all fours, and the place is this
+            // thread's.
+            unsafe {
+                if number < in_b {
+                    ring.b.store_4(place(number), four);
+                } else {
+                    ring.a.store_4(place(number - in_b), four);
+                }
+            }
+        }
+    }
+    let (rank, size) = (cluster::rank(), cluster::size());
+    // Closes write-before-read.
+    if size > 1 {
+        cluster::sync();
+    } else {
+        thread::sync_threads();
+    }
+
+    let (row0, column0) = work.origin::<T>(tile);
+    let area = Area::of_c(c, work, row0, column0);
+    let by_fours = area.by_fours::<T>();
+    let sources = size * T::GROUPS;
+    let share = rank * T::GROUPS + group;
+    let mut first = FOURS * share / sources;
+    let end = FOURS * (share + 1) / sources;
+    // The loads of several fours at once: each takes some hundred cycles.
+    let at_once = const { if T::SOURCES > 8 { 1 } else { 2 } };
+    while first < end {
+        let mut fours = [[[0.0; 4]; MAX_SOURCES]; 2];
+        for i in 0..at_once {
+            for source in 0..T::SOURCES {
+                if first + i < end && source < sources {
+                    let block = source / T::GROUPS;
+                    let number = source % T::GROUPS * FOURS + first + i;
+                    // SAFETY: the rank is below the cluster's size, and that block's
+                    // thread of this number has written the four.
+                    fours[i as usize][source as usize] = unsafe {
+                        match (number < in_b, size > 1) {
+                            (true, true) => ring.b.of_block(block).load_4(place(number)),
+                            (false, true) => ring.a.of_block(block).load_4(place(number - in_b)),
+                            (true, false) => ring.b.load_4(place(number)),
+                            (false, false) => ring.a.load_4(place(number - in_b)),
+                        }
+                    };
+                }
+            }
+        }
+        for i in 0..at_once {
+            let [mut total, ..] = fours[i as usize];
+            for four in &fours[i as usize][1..T::SOURCES as usize] {
+                for (sum, value) in total.iter_mut().zip(four) {
+                    *sum = math::add(*sum, *value);
+                }
+            }
+            let number = first + i;
+            if number < end {
+                // SAFETY: the caller promises C, and no other thread of the cluster
+                // has these elements.
+                unsafe {
+                    area.put::<T, B>(ring.b, by_fours, own_row, own_column, number, total);
+                }
+            }
+        }
+        first += at_once;
+    }
+    // Closes read-before-end: a block's shared memory goes with it.
+    if size > 1 {
+        cluster::sync();
+    }
+}
+
 /// Declares a tiling and a kernel of it that copies B by `cp.async`.
 macro_rules! persistent_kernel {
-    ($(#[$meta:meta])* $tiling:ident: $rows:literal by $columns:literal warps, BK $bk:literal, $stages:literal stages, $copy:ident, $kernel:ident, $blocks:literal) => {
+    (
+        $(#[$meta:meta])*
+        $tiling:ident: $rows:literal by $columns:literal warps, BK $bk:literal, $stages:literal stages,
+        $(groups $groups:literal,)?
+        copy $copy:ident, split $split:literal, clusters of $clusters:literal,
+        $kernel:ident for $needs:literal, $blocks:literal resident
+    ) => {
         $(#[$meta])*
         pub struct $tiling;
 
@@ -847,7 +1266,9 @@ macro_rules! persistent_kernel {
             const BK: u32 = $bk;
             const STAGES: u32 = $stages;
             const COPY_B: CopyB = CopyB::$copy;
-            const SPLIT: bool = true;
+            const SPLIT: bool = $split;
+            const MAX_CLUSTER: u32 = $clusters;
+            $(const GROUPS: u32 = $groups;)?
         }
 
         kernel! {
@@ -860,12 +1281,14 @@ macro_rules! persistent_kernel {
                 a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>, parts: GlobalMut<f32>,
                 m: u32, n: u32, k: u32, scale: f32, whole: u32, share: u32,
             )
-            needs("sm_80")
+            needs($needs)
             launch_bounds($tiling::THREADS, $blocks)
+            clusters(if $clusters > 1 { $clusters } else { 1 })
+            start(itself)
             backends(Nvptx)
             dynamic_shared {
-                tiles_a: [f32; ($tiling::STAGES * $tiling::TILE_A) as usize],
-                tiles_b: [f32; ($tiling::STAGES * $tiling::TILE_B) as usize],
+                tiles_a: [f32; $tiling::RING_A],
+                tiles_b: [f32; $tiling::RING_B],
                 full: [Barrier; $tiling::STAGES as usize],
                 empty: [Barrier; $tiling::STAGES as usize],
             }
@@ -879,139 +1302,51 @@ macro_rules! persistent_kernel {
         }
     };
 }
+pub(super) use persistent_kernel;
 
 persistent_kernel! {
     /// Tiles of 128×256 for any N.
-    LargeAny: 4 by 2 warps, BK 32, 4 stages, Any, gemm_persistent_128x256_any, 1
+    LargeAny: 4 by 2 warps, BK 32, 4 stages, copy Any, split true, clusters of 0,
+    gemm_persistent_128x256_any for "sm_80", 1 resident
 }
 persistent_kernel! {
     /// Tiles of 128×256 for N a multiple of four.
-    LargeWide: 4 by 2 warps, BK 32, 4 stages, Wide, gemm_persistent_128x256_wide, 1
+    LargeWide: 4 by 2 warps, BK 32, 4 stages, copy Wide, split true, clusters of 0,
+    gemm_persistent_128x256_wide for "sm_80", 1 resident
 }
 persistent_kernel! {
     /// Tiles of 128×128 for any N, two blocks on a multiprocessor.
-    MediumAny: 4 by 1 warps, BK 16, 4 stages, Any, gemm_persistent_128x128_any, 2
+    MediumAny: 4 by 1 warps, BK 16, 4 stages, copy Any, split true, clusters of 0,
+    gemm_persistent_128x128_any for "sm_80", 2 resident
 }
 persistent_kernel! {
     /// Tiles of 64×128 for any N, four blocks on a multiprocessor.
-    SmallAny: 2 by 1 warps, BK 16, 4 stages, Any, gemm_persistent_64x128_any, 4
+    SmallAny: 2 by 1 warps, BK 16, 4 stages, copy Any, split true, clusters of 0,
+    gemm_persistent_64x128_any for "sm_80", 4 resident
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) use table::VARIANTS;
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use table::{Kernel, LARGE_ANY, LARGE_WIDE, MEDIUM_ANY, SMALL_ANY};
+pub(super) use table::{LARGE_ANY, LARGE_WIDE, MEDIUM_ANY, SMALL_ANY, kernel_of};
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
     use super::*;
-    use crate::gemm::{ElementType::F32, Shape, Variant};
-    use crate::launch::{
-        Buffer, ComputeCapability, DeviceLimits, Dim3, Entry, Launch, Plan, Target,
-    };
-    use crate::launch::{MAX_GRID_X, PlanError};
+    use crate::gemm::schedule::Kernel;
+    use crate::gemm::{ElementType::F32, Variant};
+    use crate::launch::{Buffer, ComputeCapability, Dim3, Target};
 
-    /// A kernel of this technique, as plans see it.
-    pub struct Kernel {
-        /// What is launched.
-        pub entry: &'static Entry,
-        /// Rows of a block's tile.
-        pub bm: u32,
-        /// Columns of a block's tile.
-        pub bn: u32,
-        /// Depth of a step along K.
-        pub bk: u32,
-        /// Warps in a block.
-        pub warps: u32,
-        /// Blocks that fit on a multiprocessor.
-        pub blocks: u32,
-        /// What share of the large tiles' rate the kernel reaches.
-        pub rate: f64,
-        /// What N must be a multiple of.
-        pub columns: u32,
-        /// Whether it takes K = 0.
-        pub empty_k: bool,
-        /// A launch: grid, C, parts, shape, whole, share.
-        pub launch: fn(Dim3, Buffer, Shape, u32, u32) -> Launch,
-    }
-
-    impl Kernel {
-        /// Whether it computes products of this shape on this device, with the
-        /// code that is loaded there.
-        pub fn takes(&self, shape: Shape, limits: &DeviceLimits) -> bool {
-            limits.code.has(self.entry.needs)
-                && self.entry.dynamic_shared_bytes <= limits.max_shared_bytes_per_block
-                && shape.n().is_multiple_of(self.columns)
-                && (self.empty_k || shape.k() > 0)
-        }
-
-        /// Tiles of C.
-        ///
-        /// # Errors
-        ///
-        /// [`PlanError::Limit`] where they are more than can be numbered.
-        pub fn tiles(&self, shape: Shape) -> Result<u32, PlanError> {
-            let tiles =
-                u64::from(shape.m().div_ceil(self.bm)) * u64::from(shape.n().div_ceil(self.bn));
-            u32::try_from(tiles)
-                .ok()
-                .filter(|tiles| *tiles <= MAX_GRID_X)
-                .ok_or(PlanError::Limit {
-                    kernel: self.entry.name,
-                    what: "tiles of C",
-                    needed: tiles,
-                    limit: MAX_GRID_X.into(),
-                })
-        }
-
-        /// Steps along K.
-        pub fn steps(&self, shape: Shape) -> u32 {
-            shape.k().div_ceil(self.bk).max(1)
-        }
-
-        /// Blocks that run at one time.
-        pub fn slots(&self, limits: &DeviceLimits) -> u32 {
-            self.resident(limits) * limits.multiprocessors.max(1)
-        }
-
-        /// Blocks that a multiprocessor holds. Each takes 1 KiB beside its own
-        /// shared memory, and one block may have all the rest.
-        pub fn resident(&self, limits: &DeviceLimits) -> u32 {
-            let all = limits.max_shared_bytes_per_block.saturating_add(1024);
-            self.blocks
-                .min(all / (self.entry.dynamic_shared_bytes + 1024))
-                .max(1)
-        }
-
-        /// The plan that computes every tile as a whole.
-        ///
-        /// # Errors
-        ///
-        /// As [`tiles`](Self::tiles).
-        pub fn whole(&self, shape: Shape, limits: &DeviceLimits) -> Result<Plan, PlanError> {
-            let tiles = self.tiles(shape)?;
-            let grid = Dim3::x(tiles.min(self.slots(limits)));
-            Ok(Plan::single((self.launch)(
-                grid,
-                Buffer::C,
-                shape,
-                tiles,
-                0,
-            )))
-        }
-    }
-
+    /// The [`Kernel`] of a tiling.
     macro_rules! kernel_of {
-        ($tiling:ident, $kernel:ident, $blocks:literal, $rate:literal) => {
+        ($tiling:ident, $kernel:ident, $blocks:literal) => {
             Kernel {
                 entry: &$kernel::ENTRY,
                 bm: $tiling::BM,
                 bn: $tiling::BN,
                 bk: $tiling::BK,
-                warps: $tiling::WARPS,
                 blocks: $blocks,
-                rate: $rate,
-                columns: b_width($tiling::COPY_B),
+                columns: $crate::gemm::persistent::b_width($tiling::COPY_B),
                 empty_k: true,
                 launch: |grid, parts, shape, whole, share| {
                     $kernel::launch(
@@ -1032,11 +1367,12 @@ mod table {
             }
         };
     }
+    pub(in crate::gemm) use kernel_of;
 
-    pub const LARGE_ANY: Kernel = kernel_of!(LargeAny, gemm_persistent_128x256_any, 1, 0.98);
-    pub const LARGE_WIDE: Kernel = kernel_of!(LargeWide, gemm_persistent_128x256_wide, 1, 0.98);
-    pub const MEDIUM_ANY: Kernel = kernel_of!(MediumAny, gemm_persistent_128x128_any, 2, 0.96);
-    pub const SMALL_ANY: Kernel = kernel_of!(SmallAny, gemm_persistent_64x128_any, 4, 0.9);
+    pub const LARGE_ANY: Kernel = kernel_of!(LargeAny, gemm_persistent_128x256_any, 1);
+    pub const LARGE_WIDE: Kernel = kernel_of!(LargeWide, gemm_persistent_128x256_wide, 1);
+    pub const MEDIUM_ANY: Kernel = kernel_of!(MediumAny, gemm_persistent_128x128_any, 2);
+    pub const SMALL_ANY: Kernel = kernel_of!(SmallAny, gemm_persistent_64x128_any, 4);
 
     pub const VARIANTS: &[Variant] = &[Variant {
         name: "persistent",

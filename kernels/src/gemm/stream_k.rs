@@ -32,7 +32,7 @@ use super::persistent::origin;
 use crate::gpu::{Global, GlobalMut, Shared, math, thread};
 
 /// Threads in a block that adds up parts.
-pub const THREADS: u32 = 256;
+pub const THREADS: u32 = 128;
 /// Numbers that such a block holds: four a thread.
 const HELD: usize = 4 * THREADS as usize;
 
@@ -167,16 +167,17 @@ kernel! {
     ///   of tiles of `bm`×`bn` and `steps` steps. It starts at a multiple of 16
     ///   bytes.
     /// - `c` points at m·n elements that nothing else touches meanwhile.
-    /// - `bn` is a multiple of four, and `bm`·`bn` of 1,024. `teams` is 1, 2, 4
+    /// - `bn` is a multiple of four, and `bm`·`bn` of 512. `teams` is 1, 2, 4
     ///   or 8. None of them is zero, nor are `steps` and `share`.
-    /// - Blocks have [`THREADS`] threads along x. There are `bm`·`bn`·`teams` /
-    ///   1,024 along x, for each streamed tile along y.
+    /// - Blocks have [`THREADS`] threads along x. There are `bm`·`bn`·`teams` / 512
+    ///   along x, for each streamed tile along y.
     pub unsafe fn gemm_add_parts(
         parts: Global<f32>, c: GlobalMut<f32>, m: u32, n: u32, bm: u32, bn: u32,
         steps: u32, whole: u32, share: u32, teams: u32,
     )
     needs("sm_80")
     launch_bounds(THREADS)
+    start(early)
     backends(Nvptx)
     shared { held: [f32; HELD] }
     {
@@ -187,183 +188,75 @@ kernel! {
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use table::{BEST, VARIANTS};
+pub(super) use table::{KERNELS, VARIANTS, plan};
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
     use super::{THREADS, gemm_add_parts};
-    use crate::gemm::persistent::{Kernel, LARGE_ANY, LARGE_WIDE, MEDIUM_ANY, SMALL_ANY};
+    use crate::gemm::persistent::{LARGE_ANY, LARGE_WIDE, MEDIUM_ANY, SMALL_ANY};
+    use crate::gemm::schedule::{self, Kernel, Schedule};
     use crate::gemm::tma::{LARGE_TMA, MEDIUM_TMA};
     use crate::gemm::{ElementType::F32, Shape, Variant};
-    use crate::launch::MAX_GRID_Y;
-    use crate::launch::{
-        Buffer, ComputeCapability, DeviceLimits, Dim3, Entry, Plan, PlanError, Target,
-    };
+    use crate::launch::{Buffer, ComputeCapability, Dim3, Entry, Plan, Target};
 
-    /// Floating-point operations that a multiprocessor does in a microsecond,
-    /// roughly: 128 multiply-adds a cycle, nine cycles of ten, at 1.75 GHz.
-    const FLOPS_PER_MICROSECOND: f64 = 2.0 * 128.0 * 0.9 * 1750.0;
-    /// What leaving parts and adding them up costs, in microseconds: a launch,
-    /// and the traffic of a round of parts. Measured on an H200.
-    const ADDING_UP: f64 = 12.0;
-    /// Warps that a multiprocessor issues from at one time.
-    const SCHEDULERS: u32 = 4;
-    /// How much longer a step takes where each of them has a single warp, with
-    /// no other to issue from while that one waits.
-    const LONE_WARPS: f64 = 1.15;
-    /// The least share of a block, in steps. Less than that is all start-up.
-    const LEAST_SHARE: u32 = 4;
-
-    /// How a kernel's tiles are given out, and what that takes.
-    struct Schedule {
-        kernel: &'static Kernel,
+    /// The launches that compute `whole` of `tiles` tiles as a whole, and share
+    /// the steps of the others among `blocks` blocks, `share` each. Parts are added
+    /// up by about so many `threads`.
+    pub fn plan(
+        kernel: &Kernel,
+        shape: Shape,
+        tiles: u32,
         whole: u32,
         share: u32,
         blocks: u32,
-        tiles: u32,
-        /// Microseconds, roughly. Only good for comparing.
-        cost: f64,
-    }
-
-    impl Schedule {
-        /// The better of giving out all tiles whole, and streaming those of the
-        /// last round.
-        fn best(
-            kernel: &'static Kernel,
-            shape: Shape,
-            limits: &DeviceLimits,
-        ) -> Result<Self, PlanError> {
-            let (tiles, steps) = (kernel.tiles(shape)?, kernel.steps(shape));
-            let slots = kernel.slots(limits);
-            // Blocks of one multiprocessor share its rate.
-            let step = 2.0 * f64::from(kernel.bm) * f64::from(kernel.bn) * f64::from(kernel.bk)
-                / FLOPS_PER_MICROSECOND
-                / kernel.rate;
-            // A multiprocessor with fewer blocks than fit runs each the faster.
-            let time = |steps: f64, blocks: u32| {
-                let at_once = blocks.div_ceil(limits.multiprocessors.max(1));
-                let at_once = at_once.min(kernel.resident(limits));
-                // Fewer warps than there are schedulers leave some idle.
-                let busy = f64::from(at_once).max(f64::from(SCHEDULERS) / f64::from(kernel.warps));
-                let lone = at_once * kernel.warps <= SCHEDULERS;
-                steps * step * busy * if lone { LONE_WARPS } else { 1.0 }
-            };
-            let all_whole = Self {
-                kernel,
-                whole: tiles,
-                share: 0,
-                blocks: tiles.min(slots),
-                tiles,
-                cost: time(f64::from(tiles.div_ceil(slots)) * f64::from(steps), tiles),
-            };
-            let rounds = tiles / slots;
-            let streamed = tiles % slots;
-            // Steps are counted in 32 bits, and the tiles lie along y in the
-            // second launch.
-            let total = streamed.checked_mul(steps);
-            let Some(total) = total.filter(|total| *total > 0 && streamed <= MAX_GRID_Y) else {
-                return Ok(all_whole);
-            };
-            let share = total.div_ceil(slots).max(LEAST_SHARE.min(steps));
-            let blocks = if rounds == 0 {
-                total.div_ceil(share)
-            } else {
-                slots
-            };
-            let streaming = Self {
-                kernel,
-                whole: rounds * slots,
-                share,
-                blocks,
-                tiles,
-                cost: time(
-                    f64::from(rounds) * f64::from(steps) + f64::from(share),
-                    blocks,
-                ) + ADDING_UP,
-            };
-            Ok(if streaming.cost < all_whole.cost {
-                streaming
-            } else {
-                all_whole
-            })
-        }
-
-        fn plan(&self, shape: Shape, limits: &DeviceLimits) -> Result<Plan, PlanError> {
-            if self.share == 0 {
-                return self.kernel.whole(shape, limits);
-            }
-            let kernel = self.kernel;
-            let piece = u64::from(kernel.bm) * u64::from(kernel.bn);
-            let steps = kernel.steps(shape);
-            // Parts of one tile. Where they are many, teams of threads split
-            // them; where few, a block covers more elements.
-            let parts = steps.div_ceil(self.share) + 1;
-            let teams = if parts > 8 { 8 } else { 1 };
-            let streamed = self.tiles - self.whole;
-            let per_tile = kernel.bm * kernel.bn / (4 * THREADS) * teams;
-            Ok(Plan {
-                workspace_bytes: 2 * u64::from(self.blocks) * piece * size_of::<f32>() as u64,
-                launches: std::vec![
-                    (kernel.launch)(
-                        Dim3::x(self.blocks),
-                        Buffer::Workspace(0),
-                        shape,
-                        self.whole,
-                        self.share,
-                    ),
-                    gemm_add_parts::launch(
-                        Dim3::xy(per_tile, streamed),
-                        Dim3::x(THREADS),
-                        Buffer::Workspace(0),
-                        Buffer::C,
-                        shape.m(),
-                        shape.n(),
-                        kernel.bm,
-                        kernel.bn,
-                        steps,
-                        self.whole,
-                        self.share,
-                        teams,
-                    ),
-                ],
-            })
+        threads: u32,
+    ) -> Plan {
+        let piece = u64::from(kernel.bm) * u64::from(kernel.bn);
+        let steps = kernel.steps(shape);
+        let streamed = tiles - whole;
+        // One team of threads for each element, or several that split its parts,
+        // where these are many and the threads few.
+        let each = streamed.saturating_mul(kernel.bm * kernel.bn / 4).max(1);
+        let parts = steps.div_ceil(share) + 1;
+        let teams = [8, 4, 2]
+            .into_iter()
+            .find(|teams| parts > *teams && each.saturating_mul(*teams) <= threads);
+        let teams = teams.unwrap_or(1);
+        let per_tile = kernel.bm * kernel.bn / (4 * THREADS) * teams;
+        Plan {
+            workspace_bytes: 2 * u64::from(blocks) * piece * size_of::<f32>() as u64,
+            launches: std::vec![
+                (kernel.launch)(Dim3::x(blocks), Buffer::Workspace(0), shape, whole, share,),
+                gemm_add_parts::launch(
+                    Dim3::xy(per_tile, streamed),
+                    Dim3::x(THREADS),
+                    Buffer::Workspace(0),
+                    Buffer::C,
+                    shape.m(),
+                    shape.n(),
+                    kernel.bm,
+                    kernel.bn,
+                    steps,
+                    whole,
+                    share,
+                    teams,
+                ),
+            ],
         }
     }
 
-    /// The first of each list that takes the shape, on the device and with the code
-    /// that is loaded there, is used. The large ones want the shared memory of
-    /// Hopper.
     const LARGE: &[&Kernel] = &[&LARGE_TMA, &LARGE_WIDE, &LARGE_ANY, &MEDIUM_ANY];
     const MEDIUM: &[&Kernel] = &[&MEDIUM_TMA, &MEDIUM_ANY];
     const SMALL: &[&Kernel] = &[&SMALL_ANY];
-
-    /// The cheapest schedule of a kernel of each size.
-    fn plan(
-        sizes: &[&[&'static Kernel]],
-        shape: Shape,
-        limits: &DeviceLimits,
-    ) -> Result<Plan, PlanError> {
-        let mut best: Option<Schedule> = None;
-        let mut failed = None;
-        for kernels in sizes {
-            let kernel = kernels.iter().find(|kernel| kernel.takes(shape, limits));
-            let Some(kernel) = kernel else { continue };
-            match Schedule::best(kernel, shape, limits) {
-                Ok(schedule) if best.as_ref().is_none_or(|best| schedule.cost < best.cost) => {
-                    best = Some(schedule);
-                }
-                Ok(_) => {}
-                Err(error) => failed = Some(error),
-            }
-        }
-        match (best, failed) {
-            (Some(schedule), _) => schedule.plan(shape, limits),
-            (None, Some(error)) => Err(error),
-            // Every list ends with a kernel for any shape. What it lacks, the
-            // check of its plan says.
-            (None, None) => SMALL_ANY.whole(shape, limits),
-        }
-    }
+    /// Every kernel whose last round can be streamed.
+    pub const KERNELS: &[&Kernel] = &[
+        &LARGE_TMA,
+        &LARGE_WIDE,
+        &LARGE_ANY,
+        &MEDIUM_TMA,
+        &MEDIUM_ANY,
+        &SMALL_ANY,
+    ];
 
     const ENTRIES: &[&Entry] = &[
         LARGE_TMA.entry,
@@ -376,7 +269,7 @@ mod table {
     ];
 
     macro_rules! variant {
-        ($name:literal, $summary:literal, $sizes:expr) => {
+        ($name:literal, $summary:literal, $kernels:expr, $take:literal) => {
             Variant {
                 name: $name,
                 summary: $summary,
@@ -388,7 +281,16 @@ mod table {
                 needs: Target::parse("sm_80"),
                 overlapping_writes: false,
                 entries: ENTRIES,
-                plan: |shape, limits| plan($sizes, shape, limits),
+                // The large tiles want the shared memory of Hopper, and some
+                // kernels a feature or a width: the first that takes the shape
+                // is used, or the fastest of all.
+                plan: |shape, limits| {
+                    let fitting = $kernels.iter().filter(|kernel| kernel.takes(shape, limits));
+                    let schedules = fitting
+                        .take($take)
+                        .flat_map(|kernel| Schedule::all(kernel, shape, limits));
+                    schedule::fastest(schedules, &SMALL_ANY, shape, limits)
+                },
             }
         };
     }
@@ -397,25 +299,26 @@ mod table {
         variant!(
             "stream_k_large",
             "tiles of 128×256, the last round's shared evenly",
-            &[LARGE]
+            LARGE,
+            1
         ),
         variant!(
             "stream_k_medium",
             "tiles of 128×128, the last round's shared evenly",
-            &[MEDIUM]
+            MEDIUM,
+            1
         ),
         variant!(
             "stream_k_small",
             "tiles of 64×128, the last round's shared evenly",
-            &[SMALL]
+            SMALL,
+            1
         ),
         variant!(
             "stream_k",
             "tiles of the size that suits the shape, the last round's shared evenly",
-            &[LARGE, MEDIUM, SMALL]
+            KERNELS,
+            64
         ),
     ];
-
-    /// The one that [`auto`](crate::gemm::auto) takes.
-    pub const BEST: &Variant = &VARIANTS[VARIANTS.len() - 1];
 }

@@ -20,7 +20,12 @@ use crate::gpu::{Barrier, Global, GlobalMut};
 
 /// Declares a tiling and a kernel of it that copies B by the engine.
 macro_rules! tma_kernel {
-    ($(#[$meta:meta])* $tiling:ident: $rows:literal by $columns:literal warps, BK $bk:literal, $stages:literal stages, split $split:literal, $kernel:ident, $blocks:literal) => {
+    (
+        $(#[$meta:meta])*
+        $tiling:ident: $rows:literal by $columns:literal warps, BK $bk:literal, $stages:literal stages,
+        $(groups $groups:literal,)?
+        split $split:literal, clusters of $clusters:literal, $kernel:ident, $blocks:literal resident
+    ) => {
         $(#[$meta])*
         pub struct $tiling;
 
@@ -31,6 +36,8 @@ macro_rules! tma_kernel {
             const STAGES: u32 = $stages;
             const COPY_B: CopyB = CopyB::Engine;
             const SPLIT: bool = $split;
+            const MAX_CLUSTER: u32 = $clusters;
+            $(const GROUPS: u32 = $groups;)?
         }
 
         kernel! {
@@ -46,10 +53,12 @@ macro_rules! tma_kernel {
             needs("sm_90a")
             tensor_maps(b)
             launch_bounds($tiling::THREADS, $blocks)
+            clusters(if $clusters > 1 { $clusters } else { 1 })
+            start(itself)
             backends(Nvptx)
             dynamic_shared {
-                tiles_a: [f32; ($tiling::STAGES * $tiling::TILE_A) as usize],
-                tiles_b: [f32; ($tiling::STAGES * $tiling::TILE_B) as usize],
+                tiles_a: [f32; $tiling::RING_A],
+                tiles_b: [f32; $tiling::RING_B],
                 full: [Barrier; $tiling::STAGES as usize],
                 empty: [Barrier; $tiling::STAGES as usize],
             }
@@ -64,38 +73,41 @@ macro_rules! tma_kernel {
         }
     };
 }
+pub(super) use tma_kernel;
 
 tma_kernel! {
     /// Tiles of 128×256.
-    LargeTma: 4 by 2 warps, BK 32, 4 stages, split false, gemm_tma_128x256, 1
+    LargeTma: 4 by 2 warps, BK 32, 4 stages, split false, clusters of 0,
+    gemm_tma_128x256, 1 resident
 }
 tma_kernel! {
     /// Tiles of 128×128, two blocks on a multiprocessor.
-    MediumTma: 4 by 1 warps, BK 16, 4 stages, split true, gemm_tma_128x128, 2
+    MediumTma: 4 by 1 warps, BK 16, 4 stages, split true, clusters of 0,
+    gemm_tma_128x128, 2 resident
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) use table::VARIANTS;
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use table::{LARGE_TMA, MEDIUM_TMA};
+pub(super) use table::{LARGE_TMA, MEDIUM_TMA, tma_kernel_of};
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
     use super::*;
-    use crate::gemm::persistent::{Kernel, LARGE_ANY};
+    use crate::gemm::persistent::LARGE_ANY;
+    use crate::gemm::schedule::Kernel;
     use crate::gemm::{ElementType::F32, Variant};
     use crate::launch::{Buffer, ComputeCapability, Dim3, Target, TensorMapSpec};
 
-    macro_rules! kernel_of {
-        ($tiling:ident, $kernel:ident, $blocks:literal, $rate:literal) => {
+    /// The [`Kernel`] of a tiling.
+    macro_rules! tma_kernel_of {
+        ($tiling:ident, $kernel:ident, $blocks:literal) => {
             Kernel {
                 entry: &$kernel::ENTRY,
                 bm: $tiling::BM,
                 bn: $tiling::BN,
                 bk: $tiling::BK,
-                warps: $tiling::WARPS,
                 blocks: $blocks,
-                rate: $rate,
                 columns: 4,
                 empty_k: false,
                 launch: |grid, parts, shape, whole, share| {
@@ -123,9 +135,10 @@ mod table {
             }
         };
     }
+    pub(in crate::gemm) use tma_kernel_of;
 
-    pub const LARGE_TMA: Kernel = kernel_of!(LargeTma, gemm_tma_128x256, 1, 1.0);
-    pub const MEDIUM_TMA: Kernel = kernel_of!(MediumTma, gemm_tma_128x128, 2, 0.97);
+    pub const LARGE_TMA: Kernel = tma_kernel_of!(LargeTma, gemm_tma_128x256, 1);
+    pub const MEDIUM_TMA: Kernel = tma_kernel_of!(MediumTma, gemm_tma_128x128, 2);
 
     pub const VARIANTS: &[Variant] = &[Variant {
         name: "tma",

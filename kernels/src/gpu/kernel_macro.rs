@@ -34,7 +34,10 @@
 /// - `start(early)` may be left out. With it, the kernel begins by waiting for
 ///   the launch before it and all that it wrote, on targets that can (`sm_90` or
 ///   later); the host launches it while that one still runs, which hides the time
-///   that a launch takes. CUDA calls this programmatic dependent launch.
+///   that a launch takes. CUDA calls this programmatic dependent launch. A kernel
+///   with `start(itself)` calls
+///   [`wait_for_launch_before`](crate::gpu::wait_for_launch_before) by itself,
+///   after what it can do before.
 /// - `shared` may be left out. A block has at most 48 KiB of it.
 /// - `dynamic_shared` may be left out. Its arrays lie in the memory that a
 ///   launch gives a block, which may be much more; every launch of the kernel
@@ -61,7 +64,7 @@ macro_rules! kernel {
         $(needs($needs:literal))?
         $(tensor_maps($($map:ident),* $(,)?))?
         launch_bounds($threads:expr $(, $blocks:expr)?)
-        $(clusters($cluster:literal))?
+        $(clusters($cluster:expr))?
         $(start($early:ident))?
         $(backends($($backend:ident),+ $(,)?))?
         $(shared { $($array:ident: [$element:ty; $len:expr]),* $(,)? })?

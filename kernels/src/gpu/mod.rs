@@ -113,6 +113,15 @@ pub fn opaque(value: u32) -> u32 {
     backend::opaque(value)
 }
 
+/// Waits for the launch before this one and all that it wrote, in a kernel that
+/// says [`start(itself)`](crate::kernel). Every thread must come here before it
+/// touches global memory.
+#[cfg(not(feature = "rust-cuda"))]
+#[inline(always)]
+pub fn wait_for_launch_before() {
+    backend::wait_for_launch_before();
+}
+
 /// A type that device memory can hold: `f32`, `f64` or `u32`.
 ///
 /// Any bit pattern of the right size is a value of the type, which is what lets

@@ -588,6 +588,18 @@ pub unsafe fn copy_box(
 }
 
 #[inline(always)]
+pub fn prefetch_tensor_map(map: TensorMap) {
+    // SAFETY: the address is that of a tensor map, as `from_address` was promised.
+    unsafe {
+        asm!(
+            "prefetch.tensormap [{map}];",
+            map = in(reg64) map.0,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[inline(always)]
 pub fn opaque(mut value: u32) -> u32 {
     // SAFETY: the text is a comment.
     unsafe {
@@ -598,20 +610,34 @@ pub fn opaque(mut value: u32) -> u32 {
 
 /// What `start(…)` of [`kernel!`](crate::kernel) may name.
 pub mod start {
-    /// Lets the next launch begin, then waits for the one before. Older targets
-    /// start no launch early.
+    /// Lets the next launch begin, then waits for the one before.
     #[inline(always)]
     pub fn early() {
+        itself();
+        super::wait_for_launch_before();
+    }
+
+    /// Lets the next launch begin. Older targets start no launch early.
+    #[inline(always)]
+    pub fn itself() {
         #[cfg(target_feature = "sm_90")]
-        // SAFETY: both have no precondition. They touch no register that Rust
-        // knows of, and are taken to touch memory, so that no access moves up.
+        // SAFETY: has no precondition: what follows waits for all of this launch.
         unsafe {
             core::arch::asm!(
                 "griddepcontrol.launch_dependents;",
-                "griddepcontrol.wait;",
                 options(nostack, preserves_flags),
             );
         }
+    }
+}
+
+#[inline(always)]
+pub fn wait_for_launch_before() {
+    #[cfg(target_feature = "sm_90")]
+    // SAFETY: has no precondition. It is taken to touch memory, so that no access
+    // moves up.
+    unsafe {
+        asm!("griddepcontrol.wait;", options(nostack, preserves_flags));
     }
 }
 

@@ -7,6 +7,12 @@ use super::{BarrierAt, Element, Shared, backend};
 pub use backend::TensorMap;
 
 impl TensorMap {
+    /// Has the engine fetch the map, so that the first copy finds it at hand.
+    #[inline(always)]
+    pub fn prefetch(self) {
+        backend::prefetch_tensor_map(self);
+    }
+
     /// Starts copying the box whose first element is in `row` and `column` to
     /// the elements of `to` from `i` on, row after row. It completes on
     /// `barrier`, for which its bytes count. What lies outside the matrix
