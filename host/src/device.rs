@@ -13,7 +13,9 @@ use cust::stream::{Stream, StreamFlags};
 use kernels::gemm::{Shape, Variant};
 use kernels::launch::{Backend, ComputeCapability, DeviceLimits, Target};
 use std::cell::RefCell;
+use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 
 /// Set to 1, this environment variable makes every launch wait for its kernel,
 /// so that a failure names the kernel that failed.
@@ -150,17 +152,24 @@ pub fn devices() -> Result<Vec<DeviceInfo>, Error> {
         .collect()
 }
 
-fn load_driver() -> Result<(), Error> {
-    match find_cuda_helper::driver() {
-        Ok(_) => Ok(()),
-        // The first name tried says it; `matmul doctor` shows them all.
-        Err(error) => Err(Error::NoDriver {
-            reason: error
-                .attempts()
-                .first()
-                .map_or_else(|| error.to_string(), ToString::to_string),
-        }),
-    }
+fn load_driver() -> Result<&'static find_cuda_helper::Driver, Error> {
+    // The first name tried says it; `matmul doctor` shows them all.
+    find_cuda_helper::driver().map_err(|error| Error::NoDriver {
+        reason: error
+            .attempts()
+            .first()
+            .map_or_else(|| error.to_string(), ToString::to_string),
+    })
+}
+
+/// A function of the loaded driver that cust's bindings lack, or none where the
+/// driver lacks it too.
+///
+/// # Errors
+///
+/// [`Error::NoDriver`] where none is loaded.
+pub(crate) fn driver_function(name: &str) -> Result<Option<NonNull<c_void>>, Error> {
+    Ok(load_driver()?.function(name))
 }
 
 fn initialise() -> Result<(), Error> {
@@ -608,6 +617,11 @@ impl Gpu {
             kernels,
             source: code(error),
         })
+    }
+
+    /// Whether [`SYNC_VARIABLE`] asked for a wait after each launch.
+    pub(crate) fn syncs_each_launch(&self) -> bool {
+        self.sync_each_launch
     }
 
     /// Remembers a kernel for the message of a later failure.

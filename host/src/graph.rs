@@ -106,7 +106,7 @@ impl<'gpu> Graph<'gpu> {
     /// Those of the launches; the driver's, which may be too old for it, or
     /// refuse what is launched. The stream is as it was.
     pub(crate) fn capture(gpu: &'gpu Gpu, products: u64, queue: Queue) -> Result<Self, Error> {
-        if std::env::var(SYNC_VARIABLE).is_ok_and(|value| value == "1") {
+        if gpu.syncs_each_launch() {
             return Err(Error::Request {
                 reason: format!("{SYNC_VARIABLE}=1 waits for each launch"),
             });

@@ -3,6 +3,7 @@
 //! The driver's function for them came with CUDA 11.8, later than the bindings of
 //! `cust`, so it is looked up in the loaded driver.
 
+use crate::device::driver_function;
 use crate::error::Error;
 use crate::launch::success;
 use cust::error::CudaResult;
@@ -78,10 +79,7 @@ pub(crate) fn active_clusters(
     function: &Function,
     entry: &'static Entry,
 ) -> Result<Option<ActiveClusters>, Error> {
-    let driver = find_cuda_helper::driver().map_err(|error| Error::NoDriver {
-        reason: error.to_string(),
-    })?;
-    let Some(query) = driver.function("cuOccupancyMaxActiveClusters") else {
+    let Some(query) = driver_function("cuOccupancyMaxActiveClusters")? else {
         return Ok(None);
     };
     // SAFETY: the driver exports the function under this name with the type that
@@ -119,10 +117,7 @@ impl LaunchEx {
     ///
     /// [`Error::NoDriver`] where none is loaded.
     pub(crate) fn of_driver() -> Result<Option<Self>, Error> {
-        let driver = find_cuda_helper::driver().map_err(|error| Error::NoDriver {
-            reason: error.to_string(),
-        })?;
-        Ok(driver.function("cuLaunchKernelEx").map(|function| {
+        Ok(driver_function("cuLaunchKernelEx")?.map(|function| {
             // SAFETY: the driver exports the function under this name with the
             // type that its headers give, which is the one above.
             let function: LaunchKernelEx = unsafe { std::mem::transmute(function.as_ptr()) };

@@ -3,6 +3,7 @@
 //! The driver makes them. Its function for that came with CUDA 12, later than
 //! the bindings of `cust`, so it is looked up in the loaded driver.
 
+use crate::device::driver_function;
 use crate::error::Error;
 use cust::sys::CUresult;
 use find_cuda_helper::Code;
@@ -52,10 +53,7 @@ impl TensorMap {
             operation: format!("{operation} (cuTensorMapEncodeTiled)"),
             source,
         };
-        let driver = find_cuda_helper::driver().map_err(|error| Error::NoDriver {
-            reason: error.to_string(),
-        })?;
-        let Some(function) = driver.function("cuTensorMapEncodeTiled") else {
+        let Some(function) = driver_function("cuTensorMapEncodeTiled")? else {
             return Err(failed(
                 "making a tensor map, which needs a driver for CUDA 12",
                 Code(CUresult::CUDA_ERROR_NOT_FOUND as i32),

@@ -76,7 +76,14 @@ impl<'gpu> Stopwatch<'gpu> {
             queue()?;
         }
         self.record(&self.stop)?;
-        self.wait(meanwhile)
+        meanwhile();
+        // Waits through the GPU, so that a failed kernel is named.
+        self.gpu.synchronize()?;
+        let milliseconds = self
+            .stop
+            .elapsed_time_f32(&self.start)
+            .during("reading the time between two events")?;
+        Ok(Duration::from_secs_f64(f64::from(milliseconds) / 1e3))
     }
 
     /// As [`batch_while`](Self::batch_while), with the products in graphs, which
@@ -95,21 +102,14 @@ impl<'gpu> Stopwatch<'gpu> {
     ) -> Result<Duration, Error> {
         let [graphs, each] = of_graphs(launches);
         let graph = Graph::capture(self.gpu, each, queue)?;
-        let queue = || {
+        let mut queue = || {
             // SAFETY: `queue` borrows what the launches use until this function
             // returns, which it does after waiting; where it fails before, freeing
             // device memory waits.
             unsafe { graph.launch() }
         };
-        for _ in 0..lead_in.div_ceil(each).max(1) {
-            queue()?;
-        }
-        self.record(&self.start)?;
-        for _ in 0..graphs {
-            queue()?;
-        }
-        self.record(&self.stop)?;
-        let time = self.wait(meanwhile)?;
+        let lead_in = lead_in.div_ceil(each).max(1);
+        let time = self.batch_while(lead_in, graphs, &mut queue, meanwhile)?;
         Ok(time.mul_f64(launches as f64 / (graphs * each) as f64))
     }
 
@@ -163,18 +163,6 @@ impl<'gpu> Stopwatch<'gpu> {
             Err(error @ Error::Execution { .. }) => Err(error),
             Err(error) => Ok(Some(error.to_string())),
         }
-    }
-
-    /// The time between the events, once both have passed.
-    fn wait(&self, meanwhile: impl FnOnce()) -> Result<Duration, Error> {
-        meanwhile();
-        // Waits through the GPU, so that a failed kernel is named.
-        self.gpu.synchronize()?;
-        let milliseconds = self
-            .stop
-            .elapsed_time_f32(&self.start)
-            .during("reading the time between two events")?;
-        Ok(Duration::from_secs_f64(f64::from(milliseconds) / 1e3))
     }
 
     /// The time of a batch that was queued while the GPU was busy, so that no

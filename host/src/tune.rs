@@ -16,6 +16,7 @@
 
 use crate::cublas::{Cublas, Mode};
 use crate::measure::{Problem, random_factors};
+use crate::sweep::{Engine, fitting};
 use crate::timing::{Stopwatch, median};
 use crate::{Error, Gpu, Prepared};
 use kernels::gemm::Shape;
@@ -26,6 +27,8 @@ use std::time::Duration;
 const ROUNDS: usize = 5;
 /// How long the launches of one sample take.
 const BATCH: Duration = Duration::from_millis(4);
+/// Launches of a sample at most.
+const MOST_LAUNCHES: u64 = 400;
 /// What random elements and orders are made from.
 const SEED: u64 = 1;
 
@@ -44,64 +47,55 @@ pub struct Entrant {
 ///
 /// # Errors
 ///
-/// Those of the operands' memory, the plans and the launches.
-pub fn contest(
-    gpu: &Gpu,
+/// [`Error::Request`] where C has no element; those of the operands' memory, the
+/// plans and the launches.
+pub fn contest<'gpu>(
+    gpu: &'gpu Gpu,
     shape: Shape,
     schedules: &[Schedule],
-    cublas: Option<&Cublas<'_>>,
+    cublas: Option<&Cublas<'gpu>>,
 ) -> Result<Vec<Entrant>, Error> {
-    let (a, b) = random_factors(shape, SEED)?;
-    let mut problem = Problem::new(gpu, &a, &b)?;
-    let prepared = schedules
-        .iter()
-        .map(|schedule| {
-            let plan = schedule.plan(shape, &gpu.info().limits)?;
-            Prepared::checked(gpu, shape, plan)
-        })
-        .collect::<Result<Vec<_>, Error>>()?;
-    let library = cublas
-        .map(|cublas| cublas.prepare(Mode::F32, shape, (&a, &b)))
-        .transpose()?;
-    let mut entrants = Vec::new();
-    for (schedule, prepared) in schedules.iter().zip(&prepared) {
-        entrants.push(Entrant {
-            schedule: Some(*schedule),
-            seconds: 0.0,
-            passed: problem.verify_prepared(prepared)?.passed(),
+    if shape.is_empty() {
+        return Err(Error::Request {
+            reason: format!("{shape}: C has no element, and there is nothing to measure"),
         });
     }
-    if library.is_some() {
+    let (a, b) = random_factors(shape, SEED)?;
+    let mut problem = Problem::new(gpu, &a, &b)?;
+    let mut engines = Vec::new();
+    for schedule in schedules {
+        let plan = schedule.plan(shape, &gpu.info().limits)?;
+        let prepared = Prepared::checked(gpu, shape, plan)?;
+        engines.push((Some(*schedule), Engine::Variant(gpu, prepared)));
+    }
+    if let Some(cublas) = cublas {
+        let product = cublas.prepare(Mode::F32, shape, (&a, &b))?;
+        engines.push((None, Engine::Cublas(product)));
+    }
+    let mut entrants = Vec::new();
+    for (schedule, engine) in &mut engines {
         entrants.push(Entrant {
-            schedule: None,
+            schedule: *schedule,
             seconds: 0.0,
-            passed: true,
+            passed: engine.verify(&mut problem)?.passed(),
         });
     }
 
     let stopwatch = Stopwatch::new(gpu)?;
     let [a, b, c] = problem.operands();
-    let mut sample = |i: usize, launches: u64| {
-        let mut queue = || match (prepared.get(i), &library) {
-            (Some(prepared), _) => prepared.launch(gpu.stream(), a, b, c),
-            (None, Some(library)) => library.launch(a, b, c),
-            (None, None) => Ok(()),
-        };
-        stopwatch.batch(launches, &mut queue)
-    };
-    let mut order: Vec<usize> = (0..entrants.len()).collect();
     let mut launches = Vec::new();
-    for &i in &order {
-        sample(i, 1)?;
-        let one = sample(i, 4)?.as_secs_f64() / 4.0;
-        launches.push(((BATCH.as_secs_f64() / one.max(1e-9)) as u64).clamp(1, 400));
+    for (_, engine) in &engines {
+        let (one, _) = stopwatch.estimate(&mut || engine.queue(gpu, a, b, c))?;
+        launches.push(fitting(BATCH, one, MOST_LAUNCHES));
     }
-    let mut samples = vec![Vec::new(); entrants.len()];
+    let mut order: Vec<usize> = (0..engines.len()).collect();
+    let mut samples = vec![Vec::new(); engines.len()];
     let mut random = fastrand::Rng::with_seed(SEED);
     for _ in 0..ROUNDS {
         random.shuffle(&mut order);
         for &i in &order {
-            let time = sample(i, launches[i])?;
+            let (_, engine) = &engines[i];
+            let time = stopwatch.batch(launches[i], &mut || engine.queue(gpu, a, b, c))?;
             samples[i].push(time.as_secs_f64() / launches[i] as f64);
         }
     }

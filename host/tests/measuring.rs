@@ -965,3 +965,42 @@ fn wrong_requests_end_with_2() {
         assert!(code == 2 && said.contains("no device 7"), "{said}");
     }
 }
+
+/// Every schedule and cuBLAS are verified before they are timed.
+#[test]
+fn tune_compares_the_schedules_of_a_shape() {
+    let Some(fakes) = fakes() else { return };
+    let tune = "tune --best 99 --shape 20x30x40";
+    let (code, printed, _) = outcome(on_fake(fakes, &[], tune));
+    assert_eq!(code, 0, "{printed}");
+    for part in [
+        "20×30×40",
+        "  chosen",
+        "gemm_split_k_",
+        "cuBLAS",
+        "streamed",
+    ] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    assert!(!printed.contains("WRONG"), "{printed}");
+
+    let wrong_lines = |settings: &[(&str, &str)]| {
+        let (code, printed, _) = outcome(on_fake(fakes, settings, tune));
+        assert_eq!(code, 1, "{printed}");
+        let lines = printed.lines().filter(|line| line.ends_with("WRONG"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let library = wrong_lines(&[("FAKE_CUBLAS_OFF", "40")]);
+    assert_eq!(library.len(), 1, "{library:?}");
+    assert!(library[0].contains("cuBLAS"), "{library:?}");
+    let kernels = wrong_lines(&[("FAKE_KERNEL", "wrong")]);
+    assert!(
+        kernels.iter().all(|line| line.contains("gemm_")),
+        "{kernels:?}"
+    );
+    assert!(kernels.len() > 5, "{kernels:?}");
+
+    let (code, _, said) = outcome(on_fake(fakes, &[], "tune --shape 0x30x40"));
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("C has no element"), "{said}");
+}

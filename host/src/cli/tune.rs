@@ -81,7 +81,6 @@ fn contest(arguments: &Arguments) -> Result<Outcome, Error> {
             others.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         }
         println!("\n{shape}: measured, by the model, against cuBLAS");
-        let mut shown = 0;
         for (
             i,
             Entrant {
@@ -94,8 +93,7 @@ fn contest(arguments: &Arguments) -> Result<Outcome, Error> {
             if !passed {
                 outcome = Outcome::Failed;
             }
-            shown += 1;
-            if shown > arguments.best && *passed && schedule.is_some() {
+            if i >= arguments.best && *passed && schedule.is_some() {
                 continue;
             }
             let name = schedule.map_or("cuBLAS".into(), |schedule| schedule.to_string());

@@ -33,7 +33,8 @@ pub(super) struct Entrant<'a, 'gpu> {
     pub(super) states: Vec<State>,
 }
 
-pub(super) enum Engine<'a, 'gpu> {
+/// A product that is ready on a GPU: of a kernel or of cuBLAS.
+pub(crate) enum Engine<'a, 'gpu> {
     /// With the GPU whose code it is of. All of a device share its memory, and
     /// are launched on the stream of the first.
     Variant(&'gpu Gpu, Prepared<'gpu>),
@@ -41,7 +42,7 @@ pub(super) enum Engine<'a, 'gpu> {
 }
 
 impl<'gpu> Engine<'_, 'gpu> {
-    pub(super) fn queue(
+    pub(crate) fn queue(
         &self,
         gpu: &'gpu Gpu,
         a: &DeviceMatrix<'gpu>,
@@ -54,7 +55,7 @@ impl<'gpu> Engine<'_, 'gpu> {
         }
     }
 
-    pub(super) fn verify(&mut self, problem: &mut Problem<'gpu>) -> Result<Verdict, Error> {
+    pub(crate) fn verify(&mut self, problem: &mut Problem<'gpu>) -> Result<Verdict, Error> {
         match self {
             Self::Variant(_, prepared) => problem.verify_prepared(prepared),
             Self::Cublas(product) => {

@@ -37,8 +37,10 @@ mod table;
 mod warnings;
 
 pub use contender::{Contender, patterns, peak_flops};
+pub(crate) use entrant::Engine;
 pub use once::run_once;
 pub use record::{DeviceRecord, FORMAT, Figure, HostRecord, Method, Row, Samples, Skipped, Sweep};
+pub(crate) use runner::fitting;
 pub use shapes::{PRESETS, Preset, preset, shape, values};
 
 use crate::Error;

@@ -27,7 +27,7 @@ const ROUNDS_WITH_COPIES: u32 = 3;
 const SEVERAL: u32 = 20;
 
 /// Products of a duration that fit another, at least one and at most so many.
-fn fitting(duration: Duration, product: Duration, most: u64) -> u64 {
+pub(crate) fn fitting(duration: Duration, product: Duration, most: u64) -> u64 {
     let fitting = duration.as_secs_f64() / product.as_secs_f64().max(1e-9);
     (fitting as u64).clamp(1, most)
 }

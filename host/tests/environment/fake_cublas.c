@@ -6,7 +6,6 @@
      FAKE_CUBLAS     result of the products: a cublasStatus_t, 0 unless set
      FAKE_CUBLAS_OFF added to the first element of each result
      FAKE_CUBLAS_WORKSPACE  result of cublasSetWorkspace
-     FAKE_CUBLAS_WORKSPACE  result of cublasSetWorkspace
 
    While the fake driver captures, it launches a kernel through it in place of the
    product, as cuBLAS would. */

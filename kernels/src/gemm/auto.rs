@@ -20,61 +20,55 @@ mod table {
     use crate::gemm::{double_buffered, matrix_vector, split_k, stream_k};
     use crate::launch::{ComputeCapability, DeviceLimits, Entry, Plan, PlanError, Target};
 
-    /// Variants whose kernels this one launches.
-    const FROM: [&[Variant]; 4] = [
-        matrix_vector::VARIANTS,
-        stream_k::VARIANTS,
-        split_k::VARIANTS,
-        double_buffered::VARIANTS,
-    ];
-
-    /// Their kernels, each once.
-    const ENTRIES: ([&Entry; 32], usize) = {
-        let mut all = [FROM[0][0].entries[0]; 32];
+    const VECTOR: &Variant = &matrix_vector::VARIANTS[0];
+    const STREAMED: &Variant = &stream_k::VARIANTS[0];
+    const PLAIN: &Variant = &double_buffered::VARIANTS[0];
+    /// Kernels of variants that this one launches. All of `stream_k` name the same.
+    const FROM: &[&[&Entry]] = &{
+        let [medium, small, tiny] = split_k::VARIANTS else {
+            panic!("each of split_k's variants has kernels of its own")
+        };
+        [
+            VECTOR.entries,
+            STREAMED.entries,
+            medium.entries,
+            small.entries,
+            tiny.entries,
+            PLAIN.entries,
+        ]
+    };
+    const COUNT: usize = {
         let (mut count, mut from) = (0, 0);
         while from < FROM.len() {
-            let mut variant = 0;
-            while variant < FROM[from].len() {
-                let entries = FROM[from][variant].entries;
-                let mut i = 0;
-                while i < entries.len() {
-                    let (mut other, mut new) = (0, true);
-                    while other < count {
-                        new &= !same(all[other].name, entries[i].name);
-                        other += 1;
-                    }
-                    if new {
-                        all[count] = entries[i];
-                        count += 1;
-                    }
-                    i += 1;
-                }
-                variant += 1;
+            count += FROM[from].len();
+            from += 1;
+        }
+        count
+    };
+    /// These kernels, one after the other.
+    const ENTRIES: [&Entry; COUNT] = {
+        let mut all = [FROM[0][0]; COUNT];
+        let (mut count, mut from) = (0, 0);
+        while from < FROM.len() {
+            let mut i = 0;
+            while i < FROM[from].len() {
+                all[count] = FROM[from][i];
+                count += 1;
+                i += 1;
             }
             from += 1;
         }
-        (all, count)
+        all
     };
 
-    /// `a == b`, for constants.
-    const fn same(a: &str, b: &str) -> bool {
-        let (a, b) = (a.as_bytes(), b.as_bytes());
-        let mut i = 0;
-        while i < a.len() && i < b.len() && a[i] == b[i] {
-            i += 1;
-        }
-        i == a.len() && i == b.len()
-    }
-
     fn plan(shape: Shape, limits: &DeviceLimits) -> Result<Plan, PlanError> {
-        let [vector, streamed, _, plain] = FROM.map(|variants| &variants[0]);
         if shape.m() == 1 || shape.n() == 1 {
-            vector.plan(shape, limits)
-        } else if streamed.runs_on(limits) {
+            VECTOR.plan(shape, limits)
+        } else if STREAMED.runs_on(limits) {
             let candidates = schedule::candidates(shape, limits);
             schedule::fastest(candidates, &SMALL_ANY, shape, limits)
         } else {
-            plain.plan(shape, limits)
+            PLAIN.plan(shape, limits)
         }
     }
 
@@ -88,7 +82,7 @@ mod table {
         min_compute_capability: ComputeCapability::new(7, 5),
         needs: Target::BASELINE,
         overlapping_writes: false,
-        entries: ENTRIES.0.split_at(ENTRIES.1).0,
+        entries: &ENTRIES,
         plan,
     }];
 }

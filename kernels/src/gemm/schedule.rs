@@ -179,6 +179,7 @@ impl fmt::Display for Schedule {
 
 /// The least share of a block, in steps. Less than that is all start-up.
 const LEAST_SHARE: u32 = 4;
+
 impl Schedule {
     /// Every way that a kernel has for a shape on a device. Empty where it takes
     /// it not at all, or there are more tiles than can be numbered.
@@ -350,13 +351,13 @@ pub fn fastest(
     limits: &DeviceLimits,
 ) -> Result<Plan, PlanError> {
     let costs = Costs::of_device(limits);
-    let cost = |schedule: &Schedule| schedule.microseconds(shape, limits, costs);
     schedules
         .into_iter()
-        .min_by(|a, b| cost(a).total_cmp(&cost(b)))
+        .map(|schedule| (schedule.microseconds(shape, limits, costs), schedule))
+        .min_by(|(a, _), (b, _)| a.total_cmp(b))
         .map_or_else(
             || last.whole(shape, limits),
-            |schedule| schedule.plan(shape, limits),
+            |(_, schedule)| schedule.plan(shape, limits),
         )
 }
 

@@ -269,7 +269,7 @@ mod table {
     ];
 
     macro_rules! variant {
-        ($name:literal, $summary:literal, $kernels:expr, $take:literal) => {
+        ($name:literal, $summary:literal, $kernels:expr, first $first:expr) => {
             Variant {
                 name: $name,
                 summary: $summary,
@@ -287,7 +287,7 @@ mod table {
                 plan: |shape, limits| {
                     let fitting = $kernels.iter().filter(|kernel| kernel.takes(shape, limits));
                     let schedules = fitting
-                        .take($take)
+                        .take($first)
                         .flat_map(|kernel| Schedule::all(kernel, shape, limits));
                     schedule::fastest(schedules, &SMALL_ANY, shape, limits)
                 },
@@ -300,25 +300,25 @@ mod table {
             "stream_k_large",
             "tiles of 128×256, the last round's shared evenly",
             LARGE,
-            1
+            first 1
         ),
         variant!(
             "stream_k_medium",
             "tiles of 128×128, the last round's shared evenly",
             MEDIUM,
-            1
+            first 1
         ),
         variant!(
             "stream_k_small",
             "tiles of 64×128, the last round's shared evenly",
             SMALL,
-            1
+            first 1
         ),
         variant!(
             "stream_k",
             "tiles of the size that suits the shape, the last round's shared evenly",
             KERNELS,
-            64
+            first KERNELS.len()
         ),
     ];
 }
