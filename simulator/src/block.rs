@@ -9,7 +9,7 @@
 //! | `machine` | the device API's calls |
 //! | `access` | loads and stores |
 //! | `asynchronous` | asynchronous copies, barriers in shared memory and of warps |
-//! | `cluster` | the barrier of a cluster's blocks, and their reads of one another |
+//! | `cluster` | the barrier of a cluster's blocks, and their accesses to one another |
 //! | `state` | what is known of the running cluster, and its faults |
 //! | `panics` | panics in kernels |
 

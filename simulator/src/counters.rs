@@ -127,7 +127,8 @@ impl AddAssign<&Self> for SharedCounters {
     }
 }
 
-/// Loads from the shared memory of a block of the cluster, of whichever.
+/// Loads from, or stores to, the shared memory of a block of the cluster, of
+/// whichever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClusterCounters {
     /// Requests of warps.
@@ -216,6 +217,8 @@ pub struct Counters {
     pub shared_store: SharedCounters,
     /// Loads from the shared memory of a block of the cluster.
     pub cluster_load: ClusterCounters,
+    /// Stores to the shared memory of a block of the cluster.
+    pub cluster_store: ClusterCounters,
     /// Floating-point operations.
     pub flops: FlopCounters,
     /// Barriers that blocks passed, each counted once a block; of the block, or
@@ -247,6 +250,7 @@ impl AddAssign<&Self> for Counters {
         self.shared_load += &other.shared_load;
         self.shared_store += &other.shared_store;
         self.cluster_load += &other.cluster_load;
+        self.cluster_store += &other.cluster_store;
         self.flops += &other.flops;
         self.barriers += other.barriers;
         self.barrier_instructions += other.barrier_instructions;

@@ -15,8 +15,8 @@ pub enum FaultKind {
     /// The address is not a multiple of the access's size (of 16 for wider
     /// ones). The access is dropped likewise.
     Misaligned,
-    /// A read of shared memory that no thread of the memory's block has written.
-    /// The thread gets NaN bits and goes on.
+    /// A read of shared memory that no thread of the memory's block, nor of its
+    /// cluster, has written. The thread gets NaN bits and goes on.
     UninitializedShared,
     /// A read of C or of the workspace that nothing has written before: by an
     /// earlier launch, or by the reading block.
@@ -32,9 +32,13 @@ pub enum FaultKind {
     /// more arrived than it was made for; a cluster's barrier at which a thread
     /// does not arrive and wait by turns.
     BarrierMisuse,
-    /// A read of the shared memory of another block of the cluster, which may
-    /// have ended by then: no barrier of the cluster stands between the read and
-    /// its end.
+    /// A write to the shared memory of another block of the cluster, which may
+    /// not have begun by then: the thread has passed no barrier of the cluster. (A
+    /// read so early is one of what nobody has written, or a race.)
+    UnbegunBlock,
+    /// A read of the shared memory of another block of the cluster, or a write to
+    /// it, which may have ended by then: no barrier of the cluster stands between
+    /// the access and its end.
     EndedBlock,
     /// Two threads access one word of global memory, at least one writes, and
     /// nothing orders them: they are of different blocks of one launch, or no
@@ -77,7 +81,8 @@ impl fmt::Display for FaultKind {
             Self::SharedRace => "race on shared memory",
             Self::CopyUnderWay => "copy still under way",
             Self::BarrierMisuse => "misuse of a barrier",
-            Self::EndedBlock => "read of a block that may have ended",
+            Self::UnbegunBlock => "write to a block that may not have begun",
+            Self::EndedBlock => "access to a block that may have ended",
             Self::GlobalRace => "race on global memory",
             Self::BarrierDivergence => "barrier not reached by all threads",
             Self::Deadlock => "deadlock",

@@ -443,6 +443,7 @@ pub(crate) struct Finding {
 pub(crate) enum Detail {
     None,
     NoBarrier,
+    NoBarrierBefore,
     SameBits,
     OtherBits,
 }
@@ -452,6 +453,7 @@ impl Detail {
         match self {
             Self::None => "",
             Self::NoBarrier => "no barrier between",
+            Self::NoBarrierBefore => "no barrier of the cluster before",
             Self::SameBits => "a second thread writes the same bits",
             Self::OtherBits => "a second thread writes other bits",
         }
@@ -467,6 +469,14 @@ impl Detail {
 }
 
 impl Finding {
+    /// A write to a block of the cluster that may not have begun.
+    pub(crate) const UNBEGUN: Self = Self {
+        kind: FaultKind::UnbegunBlock,
+        other: None,
+        rank: None,
+        detail: Detail::NoBarrierBefore,
+    };
+
     pub(crate) fn race(kind: FaultKind, other: Conflict) -> Self {
         Self {
             kind,

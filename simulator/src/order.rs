@@ -26,6 +26,12 @@
 //! of another block is ordered before the thread's present where c is at most
 //! what was published for x in that phase.
 //!
+//! A thread that reads or writes another block's memory brings what it knows
+//! ([`Present`]). So the rule is the same whose memory it is: clocks tell where
+//! both threads are of one block, also where both visit another, and the phase
+//! where they are of two. A word keeps of which block its last writer and its
+//! readers are.
+//!
 //! Nothing before the last phase but one is needed: every thread has waited for
 //! a phase before it arrives in the next.
 
@@ -39,6 +45,8 @@ struct Word {
     writer: usize,
     /// 0: not written since the clocks run.
     clock: u32,
+    /// Of the writer's block in the cluster.
+    rank: u8,
     /// The thread that wrote, or started the copy.
     thread: u16,
     site: SiteId,
@@ -93,21 +101,23 @@ pub(crate) struct Clash {
 /// barrier ended: by rank, then by agent.
 pub(crate) type Published = Rc<Vec<Vec<u32>>>;
 
-/// A thread of another block of the cluster, now.
+/// A thread, and what it knows now.
 #[derive(Clone, Copy)]
-pub(crate) struct Visitor {
-    pub(crate) rank: u8,
-    pub(crate) thread: u16,
-    clock: u32,
-    /// The last phase of the cluster's barrier that it knows to have ended.
-    phase: u32,
+pub(crate) struct Present<'a> {
+    /// Of its block in the cluster.
+    rank: u8,
+    thread: u16,
+    clock: &'a [u32],
+    /// The same in all blocks of the cluster.
+    published: &'a [Published; 2],
 }
 
-/// A read of the block's memory by a thread of another.
+/// An access to the block's memory by a thread of another.
 #[derive(Clone, Copy)]
 pub(crate) struct Visit {
     pub(crate) rank: u8,
     pub(crate) thread: u16,
+    pub(crate) wrote: bool,
     pub(crate) site: SiteId,
     clock: u32,
 }
@@ -152,6 +162,27 @@ fn join(into: &mut [u32], from: &[u32]) {
     }
 }
 
+fn present<'a>(
+    rank: u8,
+    thread: u16,
+    clocks: &'a [Vec<u32>],
+    published: &'a [Published; 2],
+) -> Present<'a> {
+    Present {
+        rank,
+        thread,
+        clock: &clocks[usize::from(thread)],
+        published,
+    }
+}
+
+fn entry(words: &mut Vec<Word>, word: usize) -> &mut Word {
+    if word >= words.len() {
+        words.resize(word + 1, Word::default());
+    }
+    &mut words[word]
+}
+
 /// What a barrier was used for that it can't be.
 pub(crate) type Misuse = &'static str;
 
@@ -192,35 +223,10 @@ impl Order {
         2 * self.threads + 1
     }
 
-    /// Whether a thread knows of another block's agent up to a clock, from a
-    /// phase of the cluster's barrier.
-    fn was_published(&self, phase: u32, rank: u8, agent: usize, clock: u32) -> bool {
-        self.published[phase as usize & 1]
-            .get(usize::from(rank))
-            .is_some_and(|known| known[agent] >= clock)
-    }
-
-    fn word(&mut self, word: usize) -> &mut Word {
-        if word >= self.words.len() {
-            self.words.resize(word + 1, Word::default());
-        }
-        &mut self.words[word]
-    }
-
     /// Notes a read, and gives the write that it is not ordered after.
     pub(crate) fn read(&mut self, word: usize, thread: u16, site: SiteId) -> Option<Clash> {
-        let (threads, rank) = (self.threads, self.rank);
-        let own = self.clocks[usize::from(thread)][usize::from(thread)];
-        let known = self.word(word);
-        let (writer, clock) = (known.writer, known.clock);
-        let clash = known.written(threads, rank);
-        known.read_by(Reader {
-            rank,
-            thread,
-            clock: own,
-            site,
-        });
-        (self.clocks[usize::from(thread)][writer] < clock).then_some(clash)
+        let by = present(self.rank, thread, &self.clocks, &self.published);
+        entry(&mut self.words, word).read(by, site, self.threads)
     }
 
     /// Notes a write by `agent`, started by a thread, and gives an access that
@@ -233,35 +239,8 @@ impl Order {
         thread: u16,
         site: SiteId,
     ) -> Option<Clash> {
-        self.word(word);
-        let now = &self.clocks[usize::from(thread)];
-        let known = &self.words[word];
-        let mut clash = None;
-        if now[known.writer] < known.clock {
-            clash = Some(known.written(self.threads, self.rank));
-        }
-        let phase = now[self.cluster()];
-        for reader in &known.readers {
-            let agent = usize::from(reader.thread);
-            let ordered = if reader.rank == self.rank {
-                reader.thread == thread || now[agent] >= reader.clock
-            } else {
-                self.was_published(phase, reader.rank, agent, reader.clock)
-            };
-            if !ordered {
-                clash.get_or_insert(Clash {
-                    wrote: false,
-                    copy: false,
-                    rank: reader.rank,
-                    thread: reader.thread,
-                    site: reader.site,
-                });
-            }
-        }
-        let known = &mut self.words[word];
-        known.readers.clear();
-        (known.writer, known.clock, known.thread, known.site) = (agent, clock, thread, site);
-        clash
+        let by = present(self.rank, thread, &self.clocks, &self.published);
+        entry(&mut self.words, word).write(by, agent, clock, site, self.threads)
     }
 
     pub(crate) fn write(&mut self, word: usize, thread: u16, site: SiteId) -> Option<Clash> {
@@ -391,15 +370,9 @@ impl Order {
         join(&mut self.clocks[usize::from(thread)], &warp.published);
     }
 
-    /// A thread as other blocks of the cluster see it.
-    pub(crate) fn visitor(&self, thread: u16) -> Visitor {
-        let clock = &self.clocks[usize::from(thread)];
-        Visitor {
-            rank: self.rank,
-            thread,
-            clock: clock[usize::from(thread)],
-            phase: clock[self.cluster()],
-        }
+    /// A thread as it visits another block of the cluster.
+    pub(crate) fn present(&self, thread: u16) -> Present<'_> {
+        present(self.rank, thread, &self.clocks, &self.published)
     }
 
     /// Notes a read by a thread of another block, and gives the write that it is
@@ -407,41 +380,48 @@ impl Order {
     pub(crate) fn read_by_visitor(
         &mut self,
         word: usize,
-        visitor: Visitor,
+        by: Present<'_>,
         site: SiteId,
     ) -> Option<Clash> {
-        let Visitor {
-            rank,
-            thread,
-            clock,
-            phase,
-        } = visitor;
-        let visit = usize::from(rank) * self.threads + usize::from(thread);
+        self.visit(by, false, site);
+        entry(&mut self.words, word).read(by, site, self.threads)
+    }
+
+    /// Notes a write by a thread of another block, and gives an access that it is
+    /// not ordered after.
+    pub(crate) fn write_by_visitor(
+        &mut self,
+        word: usize,
+        by: Present<'_>,
+        site: SiteId,
+    ) -> Option<Clash> {
+        self.visit(by, true, site);
+        let agent = usize::from(by.thread);
+        entry(&mut self.words, word).write(by, agent, by.own(), site, self.threads)
+    }
+
+    fn visit(&mut self, by: Present<'_>, wrote: bool, site: SiteId) {
+        let visit = usize::from(by.rank) * self.threads + usize::from(by.thread);
         if visit >= self.visits.len() {
             self.visits.resize(visit + 1, None);
         }
         self.visits[visit] = Some(Visit {
-            rank,
-            thread,
+            rank: by.rank,
+            thread: by.thread,
+            wrote,
             site,
-            clock,
+            clock: by.own(),
         });
-        let (threads, own) = (self.threads, self.rank);
-        let known = self.word(word);
-        known.read_by(Reader {
-            rank,
-            thread,
-            clock,
-            site,
-        });
-        let (writer, written) = (known.writer, known.clock);
-        let clash = known.written(threads, own);
-        let ordered = written == 0 || self.was_published(phase, own, writer, written);
-        (!ordered).then_some(clash)
     }
 
-    /// A thread arrives at the cluster's barrier.
-    pub(crate) fn arrive_at_cluster(&mut self, thread: u16, site: SiteId) -> Result<(), Misuse> {
+    /// A thread arrives at the cluster's barrier, and with `release` makes known
+    /// what it did before.
+    pub(crate) fn arrive_at_cluster(
+        &mut self,
+        thread: u16,
+        release: bool,
+        site: SiteId,
+    ) -> Result<(), Misuse> {
         let thread = usize::from(thread);
         let at = &mut self.at_cluster[thread];
         if at.arrivals != at.waits {
@@ -449,7 +429,9 @@ impl Order {
         }
         at.arrivals += 1;
         at.site = site;
-        join(&mut self.gathered, &self.clocks[thread]);
+        if release {
+            join(&mut self.gathered, &self.clocks[thread]);
+        }
         self.clocks[thread][thread] += 1;
         Ok(())
     }
@@ -497,14 +479,13 @@ impl Order {
         (at.arrivals != at.waits).then_some(at.site)
     }
 
-    /// Reads by other blocks' threads before which this block may have ended.
+    /// Visits by other blocks' threads before which this block may have ended.
     pub(crate) fn late_visits(&self) -> impl Iterator<Item = Visit> {
         let cluster = self.cluster();
-        let phase = self.clocks.iter().map(|clock| clock[cluster]).max();
-        let phase = phase.unwrap_or(0);
-        self.visits.iter().flatten().copied().filter(move |visit| {
-            !self.was_published(phase, visit.rank, usize::from(visit.thread), visit.clock)
-        })
+        let last = (0..self.threads).max_by_key(|&thread| self.clocks[thread][cluster]);
+        let last = self.present(last.unwrap_or(0) as u16);
+        let late = move |visit: &Visit| !last.knows(visit.rank, visit.thread.into(), visit.clock);
+        self.visits.iter().flatten().copied().filter(late)
     }
 
     /// All threads have passed a barrier of the block.
@@ -520,19 +501,67 @@ impl Order {
     }
 }
 
-impl Word {
-    /// The last write, as one side of a conflict.
-    fn written(&self, threads: usize, rank: u8) -> Clash {
-        Clash {
-            wrote: true,
-            copy: self.writer >= threads,
-            rank,
-            thread: self.thread,
-            site: self.site,
-        }
+impl Present<'_> {
+    fn own(&self) -> u32 {
+        self.clock[usize::from(self.thread)]
     }
 
-    fn read_by(&mut self, new: Reader) {
+    /// The last phase of the cluster's barrier that it knows to have ended: the
+    /// last component of its clock.
+    fn phase(&self) -> u32 {
+        self.clock.last().copied().unwrap_or(0)
+    }
+
+    /// Whether it knows that all blocks of the cluster have begun.
+    pub(crate) fn knows_that_all_have_begun(&self) -> bool {
+        self.phase() > 0
+    }
+
+    /// Whether what an agent of a block did at a clock is ordered before it.
+    fn knows(&self, rank: u8, agent: usize, clock: u32) -> bool {
+        if rank == self.rank {
+            return self.clock[agent] >= clock;
+        }
+        self.published[self.phase() as usize & 1]
+            .get(usize::from(rank))
+            .is_some_and(|known| known[agent] >= clock)
+    }
+}
+
+impl Word {
+    /// The last write, where it is not ordered before a thread's present.
+    fn written_beside(&self, by: Present<'_>, threads: usize) -> Option<Clash> {
+        let ordered = self.clock == 0 || by.knows(self.rank, self.writer, self.clock);
+        (!ordered).then_some(Clash {
+            wrote: true,
+            copy: self.writer >= threads,
+            rank: self.rank,
+            thread: self.thread,
+            site: self.site,
+        })
+    }
+
+    /// A read since then that is not ordered before a thread's present.
+    fn read_beside(&self, by: Present<'_>) -> Option<Clash> {
+        let mut readers = self.readers.iter();
+        readers
+            .find(|reader| !by.knows(reader.rank, reader.thread.into(), reader.clock))
+            .map(|reader| Clash {
+                wrote: false,
+                copy: false,
+                rank: reader.rank,
+                thread: reader.thread,
+                site: reader.site,
+            })
+    }
+
+    fn read(&mut self, by: Present<'_>, site: SiteId, threads: usize) -> Option<Clash> {
+        let new = Reader {
+            rank: by.rank,
+            thread: by.thread,
+            clock: by.own(),
+            site,
+        };
         let known = self
             .readers
             .iter_mut()
@@ -541,6 +570,23 @@ impl Word {
             Some(reader) => *reader = new,
             None => self.readers.push(new),
         }
+        self.written_beside(by, threads)
+    }
+
+    fn write(
+        &mut self,
+        by: Present<'_>,
+        agent: usize,
+        clock: u32,
+        site: SiteId,
+        threads: usize,
+    ) -> Option<Clash> {
+        let clash = self.written_beside(by, threads);
+        let clash = clash.or_else(|| self.read_beside(by));
+        self.readers.clear();
+        (self.writer, self.clock, self.rank) = (agent, clock, by.rank);
+        (self.thread, self.site) = (by.thread, site);
+        clash
     }
 }
 
@@ -634,5 +680,145 @@ mod tests {
         order.leave_warp(39);
         assert!(order.read(0, 39, 2).is_none());
         assert!(order.read(0, 0, 2).is_some());
+    }
+
+    /// Two blocks of 64 threads each.
+    fn two_blocks() -> [Order; 2] {
+        [Order::new(64, 0), Order::new(64, 1)]
+    }
+
+    /// All threads of the blocks arrive at their barrier.
+    fn arrive(blocks: &mut [Order]) {
+        for block in blocks {
+            for thread in 0..64 {
+                block.arrive_at_cluster(thread, true, 0).unwrap();
+            }
+        }
+    }
+
+    fn wait(blocks: &mut [Order], phase: u32) {
+        let published = blocks.iter().map(|block| block.gathered().to_vec());
+        let published = Rc::new(published.collect());
+        for block in blocks {
+            block.end_cluster_phase(phase, Rc::clone(&published));
+            for thread in 0..64 {
+                assert_eq!(block.phase_of_cluster(thread), Ok(phase));
+                block.leave_cluster(thread, phase);
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_knows_what_others_wrote_there_from_the_barrier_of_the_cluster() {
+        let [mut own, other] = two_blocks();
+        assert!(!other.present(3).knows_that_all_have_begun());
+        own.write(0, 5, 1);
+        own.read(1, 6, 1);
+        own.copy(2, 7, 1);
+        let first = |clash: Option<Clash>| clash.map(|c| (c.wrote, c.copy, c.rank, c.thread));
+        for (word, clash) in [
+            (0, (true, false, 0, 5)),
+            (1, (false, false, 0, 6)),
+            (2, (true, true, 0, 7)),
+        ] {
+            let found = own.write_by_visitor(word, other.present(3), 2);
+            assert_eq!(first(found), Some(clash));
+        }
+        let mut blocks = [own, other];
+        arrive(&mut blocks);
+        wait(&mut blocks, 1);
+        let [own, other] = &mut blocks;
+        assert!(other.present(3).knows_that_all_have_begun());
+        // The other's writes were ordered after none of these, but they are the
+        // last.
+        for word in 0..3 {
+            assert!(own.read(word, 9, 3).is_none());
+        }
+        assert!(own.write_by_visitor(0, other.present(3), 4).is_some());
+        // A barrier of either block changes nothing.
+        own.pass_block();
+        other.pass_block();
+        let found = own.read(0, 9, 3);
+        assert_eq!(first(found), Some((true, false, 1, 3)));
+        assert!(own.copy(0, 9, 3).is_some_and(|clash| clash.rank == 1));
+        own.write_by_visitor(1, other.present(3), 4);
+        assert!(
+            own.write(1, 3, 3).is_some(),
+            "its own thread of that number"
+        );
+        let late: Vec<_> = own.late_visits().collect();
+        assert_eq!(late.len(), 1);
+        assert!(late[0].wrote && late[0].rank == 1 && late[0].thread == 3 && late[0].site == 4);
+        arrive(&mut blocks);
+        // After its arrival.
+        let [own, other] = &mut blocks;
+        own.write_by_visitor(3, other.present(3), 4);
+        wait(&mut blocks, 2);
+        let [own, _] = &mut blocks;
+        assert!(own.read(1, 9, 3).is_none());
+        assert!(own.read(3, 9, 3).is_some());
+    }
+
+    #[test]
+    fn threads_of_one_block_are_ordered_by_it_also_where_they_visit() {
+        let mut blocks = two_blocks();
+        let [own, other] = &mut blocks;
+        other.make_barrier(16, 1);
+        assert!(own.write_by_visitor(0, other.present(3), 1).is_none());
+        assert!(own.write_by_visitor(0, other.present(3), 1).is_none());
+        assert!(own.read_by_visitor(0, other.present(3), 1).is_none());
+        assert!(own.read_by_visitor(0, other.present(4), 1).is_some());
+        // By a barrier in their shared memory, for the thread that waits for it.
+        own.write_by_visitor(1, other.present(3), 1);
+        other.arrive(16, 3, 0, false).unwrap();
+        other.acquire(16, 4);
+        assert!(own.read_by_visitor(1, other.present(4), 1).is_none());
+        assert!(own.read_by_visitor(1, other.present(5), 1).is_some());
+        // The reads are not ordered before this.
+        let clash = own.write_by_visitor(1, other.present(3), 1);
+        assert!(clash.is_some_and(|clash| !clash.wrote && clash.rank == 1));
+        // By the block's. The other block knows nothing of it.
+        other.pass_block();
+        assert!(own.read_by_visitor(1, other.present(6), 1).is_none());
+        own.pass_block();
+        assert!(own.write(1, 6, 1).is_some());
+        // By the cluster's.
+        own.write_by_visitor(2, other.present(3), 1);
+        arrive(&mut blocks);
+        wait(&mut blocks, 1);
+        let [own, other] = &mut blocks;
+        assert!(own.write_by_visitor(2, other.present(9), 1).is_none());
+        // And by what two of them pass on, there and back.
+        arrive(&mut blocks);
+        wait(&mut blocks, 2);
+        let [own, other] = &mut blocks;
+        assert!(own.write(2, 9, 1).is_none());
+        assert!(own.write_by_visitor(2, other.present(9), 1).is_some());
+        arrive(&mut blocks);
+        wait(&mut blocks, 3);
+        let [own, other] = &mut blocks;
+        assert!(own.write_by_visitor(2, other.present(1), 1).is_none());
+    }
+
+    #[test]
+    fn two_visitors_are_ordered_by_the_barrier_of_the_cluster() {
+        let mut blocks = [Order::new(64, 0), Order::new(64, 1), Order::new(64, 2)];
+        let [own, one, two] = &mut blocks;
+        own.write_by_visitor(0, one.present(3), 1);
+        let clash = own.write_by_visitor(0, two.present(3), 2);
+        assert!(clash.is_some_and(|clash| clash.wrote && clash.rank == 1));
+        let clash = own.read_by_visitor(0, one.present(3), 1);
+        assert!(clash.is_some_and(|clash| clash.wrote && clash.rank == 2));
+        arrive(&mut blocks);
+        wait(&mut blocks, 1);
+        let [own, one, two] = &mut blocks;
+        assert!(own.read_by_visitor(0, one.present(4), 1).is_none());
+        let clash = own.write_by_visitor(0, two.present(4), 2);
+        assert!(clash.is_some_and(|clash| !clash.wrote && clash.rank == 1));
+        arrive(&mut blocks);
+        wait(&mut blocks, 2);
+        let [own, one, _] = &mut blocks;
+        assert!(own.write_by_visitor(0, one.present(5), 1).is_none());
+        assert_eq!(own.late_visits().count(), 1, "the last of each thread");
     }
 }

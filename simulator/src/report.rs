@@ -287,6 +287,7 @@ impl LaunchReport {
             shared_load,
             shared_store,
             cluster_load,
+            cluster_store,
             flops,
             barriers,
             barrier_instructions,
@@ -334,10 +335,11 @@ impl LaunchReport {
             ];
             text.push_str(&align(&rows, "  "));
         }
-        if cluster_load.requests > 0 {
+        if cluster_load.requests + cluster_store.requests > 0 {
             rows = vec![
                 cells(&CLUSTER),
                 cluster_row("  load".to_owned(), cluster_load),
+                cluster_row("  store".to_owned(), cluster_store),
             ];
             text.push_str(&align(&rows, "  "));
         }
@@ -373,8 +375,13 @@ impl LaunchReport {
                     shared.push(shared_row(name(what), accesses));
                 }
             }
-            if counters.cluster_load.requests > 0 {
-                cluster.push(cluster_row(name("load"), &counters.cluster_load));
+            for (what, accesses) in [
+                ("load", &counters.cluster_load),
+                ("store", &counters.cluster_store),
+            ] {
+                if accesses.requests > 0 {
+                    cluster.push(cluster_row(name(what), accesses));
+                }
             }
             if counters.flops.total() > 0 || counters.barriers > 0 {
                 other.push(vec![

@@ -67,12 +67,16 @@ impl SharedMemory {
         let end = start.saturating_add(bytes);
         self.used = end;
         self.arrays.push(SharedArray { name, start, bytes });
-        let words = end.div_ceil(4) as usize;
+        self.reach(end.div_ceil(4) as usize);
+        (self.address(self.arrays.len() - 1), end <= limit)
+    }
+
+    /// Has room for so many words.
+    fn reach(&mut self, words: usize) {
         if words > self.words.len() {
             self.words.resize(words, POISON);
             self.shadow.resize(words, History::default());
         }
-        (self.address(self.arrays.len() - 1), end <= limit)
     }
 
     fn address(&self, array: usize) -> u64 {
@@ -120,12 +124,23 @@ impl SharedMemory {
 
     /// Reads a word for another block of the cluster. What it is ordered after,
     /// [`Order`](crate::order::Order) knows.
+    ///
+    /// This block may not have declared its arrays yet.
     pub(crate) fn peek(&self, word: usize) -> (u32, Option<Finding>) {
-        if !self.shadow[word].written_since(self.since) {
+        let shadow = self.shadow.get(word);
+        if !shadow.is_some_and(|shadow| shadow.written_since(self.since)) {
             let finding = Finding::uninitialized(FaultKind::UninitializedShared);
             return (POISON, Some(finding));
         }
         (self.words[word], None)
+    }
+
+    /// Writes a word likewise, in an epoch of this block.
+    pub(crate) fn poke(&mut self, word: usize, value: u32, by: Actor) {
+        self.reach(word + 1);
+        self.words[word] = value;
+        // A race with it is not for epochs to tell.
+        let _ = self.shadow[word].write(by);
     }
 
     #[inline]
@@ -160,6 +175,25 @@ mod tests {
         );
         let far = memory.locate(a + (4 << 32), 4).err().and_then(|o| o.array);
         assert_eq!(far.map(|(array, _)| array.name), Some("a"));
+    }
+
+    #[test]
+    fn a_block_may_be_visited_before_it_has_declared_its_arrays() {
+        let mut memory = SharedMemory::default();
+        memory.begin_block(3);
+        assert_eq!(memory.peek(1).0, POISON);
+        let by = Actor {
+            thread: 0,
+            site: 0,
+            epoch: 3,
+        };
+        memory.poke(1, 7, by);
+        memory.declare("a", 16, 64);
+        assert!(memory.peek(0).1.is_some() && memory.peek(2).1.is_some());
+        assert!(memory.peek(1).1.is_none());
+        assert_eq!(memory.read(1, by).0, 7);
+        memory.begin_block(4);
+        assert_eq!(memory.peek(1).0, POISON);
     }
 
     #[test]

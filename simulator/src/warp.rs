@@ -46,12 +46,12 @@ const MAX_ROWS: usize = 1 << 14;
 
 type Row = [u64; LANES];
 
-/// What kind of access a site makes: 2 spaces, load or store, 3 widths; and loads
-/// from the cluster's shared memory, 3 widths.
+/// What kind of access a site makes: to global, shared or the cluster's shared
+/// memory, load or store, 3 widths.
 #[derive(Clone, Copy)]
 pub(crate) struct AccessKind(u8);
 
-const KINDS: usize = 15;
+const KINDS: usize = 18;
 
 impl AccessKind {
     /// `bytes` is 4, 8 or 16.
@@ -61,14 +61,19 @@ impl AccessKind {
             Space::Global => 0,
             Space::Shared => 6,
         };
-        let width = bytes.trailing_zeros() as u8 - 2;
-        Self(space + u8::from(store) * 3 + width)
+        Self::at(space, store, bytes)
     }
 
-    /// A load from the shared memory of a block of the cluster.
+    /// Of the shared memory of a block of the cluster.
     #[inline]
-    pub(crate) fn of_cluster(bytes: usize) -> Self {
-        Self(12 + bytes.trailing_zeros() as u8 - 2)
+    pub(crate) fn of_cluster(store: bool, bytes: usize) -> Self {
+        Self::at(12, store, bytes)
+    }
+
+    #[inline]
+    fn at(space: u8, store: bool, bytes: usize) -> Self {
+        let width = bytes.trailing_zeros() as u8 - 2;
+        Self(space + u8::from(store) * 3 + width)
     }
 
     fn cluster(self) -> bool {
@@ -236,7 +241,12 @@ impl SiteLog {
                 self.count_shared(i, counters);
             }
         } else if kind.cluster() {
-            let counters = &mut at(site, counters).cluster_load;
+            let counters = at(site, counters);
+            let counters = if kind.store() {
+                &mut counters.cluster_store
+            } else {
+                &mut counters.cluster_load
+            };
             for mask in &self.masks[..rows] {
                 let lanes = u64::from(mask.count_ones());
                 counters.requests += 1;

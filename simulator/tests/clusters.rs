@@ -1,5 +1,5 @@
-//! Clusters: blocks that read each other's shared memory. Each mistake is caught
-//! at its line, and the same kernel without it is clean.
+//! Clusters: blocks that read and write each other's shared memory. Each mistake
+//! is caught at its line, and the same kernel without it is clean.
 
 mod common;
 
@@ -180,6 +180,7 @@ fn loads_and_barriers_of_a_cluster_are_counted() {
     assert_eq!(load.requests, u64::from(BLOCKS * SIZE));
     assert_eq!(load.accesses, u64::from(BLOCKS * SIZE * 4));
     assert_eq!(load.bytes_requested, 16 * load.accesses);
+    assert_eq!(counters.cluster_store.requests, 0);
     assert_eq!(counters.shared_load.requests, 0);
     assert_eq!(counters.barriers, u64::from(2 * BLOCKS));
     assert_eq!(counters.barrier_instructions, u64::from(2 * 2 * BLOCKS));
@@ -334,7 +335,7 @@ fn a_report_is_the_same_on_any_number_of_cores() {
 kernel! {
     /// Element i of C is element 63 − i of A in the block and in the cluster's
     /// other. `late`: warp 0 writes after it has arrived (1), and before the other
-    /// warp arrives (2).
+    /// warp arrives (2); all write before, and arrive without ordering it (3).
     ///
     /// # Safety
     ///
@@ -352,13 +353,15 @@ kernel! {
         // SAFETY: for the simulator.
         unsafe {
             let _ = b.load(i);
-            if late == 0 || t >= 32 {
+            if late == 0 || late == 3 || t >= 32 {
                 tile.store(t, a.load(i));
             }
-            if late != 2 || t < 32 {
+            if late == 3 {
+                cluster::arrive_relaxed();
+            } else if late != 2 || t < 32 {
                 cluster::arrive();
             }
-            if late != 0 && t < 32 {
+            if (late == 1 || late == 2) && t < 32 {
                 tile.store(t, a.load(i));
             }
             if late == 2 {
@@ -392,6 +395,13 @@ fn what_is_written_after_the_arrival_is_not_ordered() {
     let report = faulty(halves(1));
     let fault = fault_at(&report, FaultKind::SharedRace, "reads its own");
     assert_eq!(fault.block, Some([0, 0, 0]));
+    fault_at(&report, FaultKind::SharedRace, "reads the other's");
+}
+
+#[test]
+fn a_relaxed_arrival_orders_nothing() {
+    let report = faulty(halves(3));
+    fault_at(&report, FaultKind::SharedRace, "reads its own");
     fault_at(&report, FaultKind::SharedRace, "reads the other's");
 }
 
@@ -528,4 +538,442 @@ fn a_cluster_that_waits_for_nothing_is_a_deadlock() {
     assert_at(fault, "nobody arrives");
     assert_eq!(fault.block, Some([1, 0, 0]));
     assert!(fault.detail.contains("127 stand at a barrier"), "{fault}");
+}
+
+const NO_PUSH_MISTAKE: u32 = 100;
+const NO_SYNC_BEFORE_PUSHES: u32 = 101;
+const NO_SYNC_AFTER_PUSHES: u32 = 102;
+const BARRIER_OF_BLOCK_AFTER_PUSHES: u32 = 103;
+const READ_AFTER_ARRIVAL: u32 = 104;
+const OWNER_OVERWRITES: u32 = 105;
+const TWO_BLOCKS_WRITE: u32 = 106;
+const READ_BACK: u32 = 107;
+const READ_BACK_IN_ORDER: u32 = 108;
+const WRITTEN_AGAIN: u32 = 109;
+const WRITTEN_AGAIN_IN_ORDER: u32 = 110;
+const PUSH_OUTSIDE: u32 = 111;
+const PUSH_TO_NO_SUCH_RANK: u32 = 112;
+const PUSH_MISALIGNED: u32 = 113;
+const BLOCK_ENDS: u32 = 114;
+const PUSH_UNDER_A_COPY: u32 = 115;
+const PUSH_AFTER_A_COPY: u32 = 116;
+const COPY_UNORDERED: u32 = 117;
+const WRITE_AFTER_ARRIVAL: u32 = 118;
+
+/// Threads of a block that push, four elements each.
+const PUSHING: u32 = THREADS / 4;
+
+kernel! {
+    /// What [`adds_up`] does: each block pushes what it has of a share into the
+    /// shared memory of the block that adds the share up.
+    ///
+    /// # Safety
+    ///
+    /// For the simulator.
+    pub unsafe fn pushes(
+        a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>, mistake: u32,
+    )
+    needs("sm_90")
+    launch_bounds(THREADS)
+    clusters(8)
+    shared { before: [f32; 4], parts: [f32; THREADS as usize] }
+    {
+        let t = thread::thread_idx_x();
+        let first = u64::from(thread::block_idx_x() * THREADS);
+        let (rank, size) = (cluster::rank(), cluster::size());
+        let share = THREADS / size;
+        // The block that has the four elements of a thread, and where.
+        let place = |thread: u32| {
+            let element = thread * 4;
+            match mistake {
+                TWO_BLOCKS_WRITE => (element / share, element % share),
+                PUSH_OUTSIDE => (element / share, rank * share + element % share + THREADS),
+                PUSH_TO_NO_SUCH_RANK => (element / share + 1, rank * share + element % share),
+                PUSH_MISALIGNED => (element / share, rank * share + element % share + 1),
+                _ => (element / share, rank * share + element % share),
+            }
+        };
+        // SAFETY: for the simulator.
+        unsafe {
+            let zero = b.load(first + u64::from(t)) * 0.0;
+            if t < 4 {
+                before.store(t, zero);
+            }
+            // What the block does with its array before it says that it has
+            // begun is ordered before all pushes.
+            if mistake == NO_PUSH_MISTAKE {
+                parts.store(t, zero);
+                let _ = parts.load(t);
+            }
+            if mistake == PUSH_UNDER_A_COPY || mistake == PUSH_AFTER_A_COPY {
+                async_copy::copy(parts, t, b.offset(first), true);
+                async_copy::commit();
+            }
+            if mistake == PUSH_AFTER_A_COPY {
+                async_copy::wait::<0>();
+            }
+            if mistake == READ_AFTER_ARRIVAL {
+                parts.store(t, zero);
+            }
+            if mistake != NO_SYNC_BEFORE_PUSHES {
+                cluster::arrive();
+                if mistake == READ_AFTER_ARRIVAL {
+                    let _ = parts.load(t); // FAULT: reads late
+                }
+                if mistake == WRITE_AFTER_ARRIVAL {
+                    parts.store(t, zero); // FAULT: writes late
+                }
+                cluster::wait();
+                if mistake == READ_AFTER_ARRIVAL || mistake == WRITE_AFTER_ARRIVAL {
+                    // For the block's own pushes.
+                    thread::sync_threads();
+                }
+            }
+            if t < PUSHING {
+                let mut four = [0.0; 4];
+                for (k, value) in (0..).zip(&mut four) {
+                    *value = a.load(first + u64::from(t) * 4 + k);
+                }
+                let (owner, i) = place(t);
+                parts.of_block(owner).store_4(i, four); // FAULT: pushes
+            }
+            if mistake == READ_BACK_IN_ORDER || mistake == WRITTEN_AGAIN_IN_ORDER {
+                thread::sync_threads();
+            }
+            if (PUSHING..2 * PUSHING).contains(&t) {
+                let (owner, i) = place(t - PUSHING);
+                if mistake == READ_BACK || mistake == READ_BACK_IN_ORDER {
+                    let four = parts.of_block(owner).load_4(i); // FAULT: reads back
+                    assert_eq!(four[0], a.load(first + u64::from(t - PUSHING) * 4));
+                }
+                if mistake == WRITTEN_AGAIN || mistake == WRITTEN_AGAIN_IN_ORDER {
+                    parts.of_block(owner).store_4(i, [1.0; 4]); // FAULT: writes again
+                }
+            }
+            if mistake == OWNER_OVERWRITES {
+                thread::sync_threads();
+                parts.store(t, 0.0); // FAULT: the owner overwrites
+            }
+            if mistake == COPY_UNORDERED {
+                thread::sync_threads();
+                async_copy::copy(parts, t, b.offset(first), true); // FAULT: copies over it
+                async_copy::commit();
+                async_copy::wait::<0>();
+            }
+            match mistake {
+                NO_SYNC_AFTER_PUSHES => {}
+                BARRIER_OF_BLOCK_AFTER_PUSHES => thread::sync_threads(),
+                BLOCK_ENDS => {
+                    let i = u64::from(thread::block_idx_x() / size * THREADS + t);
+                    if rank == 0 {
+                        c.store(i, zero);
+                    }
+                    return;
+                }
+                _ => cluster::sync(),
+            }
+            if t < share {
+                let mut sum = 0.0;
+                for other in 0..size {
+                    sum = math::add(sum, parts.load(other * share + t)); // FAULT: adds up
+                }
+                let i = thread::block_idx_x() / size * THREADS + rank * share + t;
+                c.store(u64::from(i), sum);
+            }
+        }
+    }
+}
+
+fn pushed(mistake: u32, size: u32) -> Result<Report, SimulationError> {
+    let one = pushes::launch(Dim3::x(BLOCKS), Dim3::x(THREADS), A, B, C, mistake);
+    in_clusters(one, size)
+}
+
+/// Who is on the other side of a fault, and at which line.
+#[track_caller]
+fn other_side(fault: &Fault) -> (&'static str, [u32; 3], Option<u32>) {
+    let other = fault.other.as_ref().expect("another side");
+    (other.what, other.block, other.place.map(|place| place.line))
+}
+
+#[test]
+fn blocks_write_to_one_another() {
+    let a = input().0;
+    for size in [1, 2, SIZE, 8] {
+        let report = clean(pushed(NO_PUSH_MISTAKE, size));
+        let expected = clean(sums(NO_MISTAKE, size)).c;
+        assert_eq!(report.c, expected, "clusters of {size}");
+    }
+    // Without what they do before, and alone.
+    for mistake in [PUSH_AFTER_A_COPY, READ_BACK_IN_ORDER] {
+        let report = clean(pushed(mistake, SIZE));
+        let sum: f32 = (0..SIZE).map(|block| a[(block * THREADS) as usize]).sum();
+        assert_eq!(report.c[0], sum);
+    }
+    let report = clean(pushed(WRITTEN_AGAIN_IN_ORDER, SIZE));
+    assert!(report.c.iter().all(|&sum| sum == SIZE as f32));
+}
+
+#[test]
+fn stores_of_a_cluster_are_counted() {
+    let report = clean(pushed(NO_PUSH_MISTAKE, SIZE));
+    let counters = report.counters();
+    // One of half a warp in each block, to whichever blocks.
+    let store = counters.cluster_store;
+    assert_eq!(store.requests, u64::from(BLOCKS));
+    assert_eq!(store.accesses, u64::from(BLOCKS * PUSHING));
+    assert_eq!(store.bytes_requested, 16 * store.accesses);
+    assert_eq!(counters.cluster_load.requests, 0);
+    // `before`, and `parts` by each of the two warps.
+    assert_eq!(counters.shared_store.requests, u64::from(BLOCKS * (1 + 2)));
+    let table = report.table(true);
+    for part in ["shared memory of the cluster", "store parts"] {
+        assert!(table.contains(part), "{part:?} in\n{table}");
+    }
+}
+
+#[test]
+fn a_write_before_all_blocks_have_begun() {
+    let report = faulty(pushed(NO_SYNC_BEFORE_PUSHES, SIZE));
+    let fault = the_fault(&report, FaultKind::UnbegunBlock);
+    assert_at(fault, "pushes");
+    assert!(
+        fault.detail.starts_with("write to block 1 of the cluster"),
+        "{fault}"
+    );
+    let element = fault.element.as_ref().expect("an element");
+    assert_eq!((element.array.as_str(), element.index), ("parts", 0));
+    // To three others each.
+    let expected = BLOCKS * PUSHING * (SIZE - 1) / SIZE;
+    assert_eq!(fault.occurrences, u64::from(expected));
+    // The writes land all the same, so nothing follows from it.
+    assert_eq!(report.faults.len(), 1, "{report}");
+    // A block by itself writes to itself only.
+    clean(pushed(NO_SYNC_BEFORE_PUSHES, 1));
+}
+
+#[test]
+fn a_missing_barrier_after_the_writes() {
+    let report = faulty(pushed(NO_SYNC_AFTER_PUSHES, SIZE));
+    // The first block runs before the others have written, and may have ended
+    // before they do.
+    let early = fault_at(&report, FaultKind::UninitializedShared, "adds up");
+    assert_eq!(early.block, Some([0, 0, 0]));
+    let late = fault_at(&report, FaultKind::EndedBlock, "pushes");
+    assert!(late.detail.starts_with("write to block"), "{late}");
+
+    // All have written, which no barrier of the cluster has brought about.
+    let report = faulty(pushed(BARRIER_OF_BLOCK_AFTER_PUSHES, SIZE));
+    let race = fault_at(&report, FaultKind::SharedRace, "adds up");
+    assert_eq!(race.block, Some([0, 0, 0]));
+    assert_eq!(
+        other_side(race),
+        ("written", [1, 0, 0], Some(line("pushes")))
+    );
+    // What the block wrote itself is ordered by its own barrier.
+    let others = BLOCKS * THREADS * (SIZE - 1) / SIZE;
+    assert_eq!(race.occurrences, u64::from(others), "{race}");
+    fault_at(&report, FaultKind::EndedBlock, "pushes");
+}
+
+#[test]
+fn what_the_owner_does_that_is_not_ordered_before_the_writes() {
+    for (mistake, what, marker) in [
+        (READ_AFTER_ARRIVAL, "read", "reads late"),
+        (WRITE_AFTER_ARRIVAL, "written", "writes late"),
+    ] {
+        let report = faulty(pushed(mistake, SIZE));
+        let race = the_fault(&report, FaultKind::SharedRace);
+        assert_at(race, "pushes");
+        assert_eq!(race.block, Some([0, 0, 0]));
+        assert!(race.detail.contains("write to block 1"), "{race}");
+        assert_eq!(other_side(race), (what, [1, 0, 0], Some(line(marker))));
+        let expected = BLOCKS * PUSHING * (SIZE - 1) / SIZE;
+        assert_eq!(race.occurrences, u64::from(expected), "{race}");
+    }
+}
+
+#[test]
+fn two_that_write_one_word() {
+    let report = faulty(pushed(OWNER_OVERWRITES, SIZE));
+    let race = the_fault(&report, FaultKind::SharedRace);
+    assert_at(race, "the owner overwrites");
+    assert_eq!(
+        other_side(race),
+        ("written", [1, 0, 0], Some(line("pushes")))
+    );
+    let others = BLOCKS * THREADS * (SIZE - 1) / SIZE;
+    assert_eq!(race.occurrences, u64::from(others), "{race}");
+
+    let report = faulty(pushed(TWO_BLOCKS_WRITE, SIZE));
+    let race = the_fault(&report, FaultKind::SharedRace);
+    assert_at(race, "pushes");
+    assert_eq!(race.block, Some([1, 0, 0]));
+    assert_eq!(
+        other_side(race),
+        ("written", [0, 0, 0], Some(line("pushes")))
+    );
+}
+
+/// Threads of one block that meet in the memory of another are ordered by their
+/// own block's barriers, and by nothing less.
+#[test]
+fn threads_of_one_block_in_another() {
+    for (mistake, marker) in [(READ_BACK, "reads back"), (WRITTEN_AGAIN, "writes again")] {
+        let report = faulty(pushed(mistake, SIZE));
+        let race = the_fault(&report, FaultKind::SharedRace);
+        assert_at(race, marker);
+        // Of the four words of an access, one is told of.
+        assert_eq!(race.occurrences, u64::from(BLOCKS * PUSHING), "{race}");
+        assert_eq!(
+            other_side(race),
+            (
+                "written",
+                race.block.expect("a block"),
+                Some(line("pushes"))
+            )
+        );
+    }
+}
+
+#[test]
+fn writes_and_asynchronous_copies() {
+    let report = faulty(pushed(PUSH_UNDER_A_COPY, SIZE));
+    let copy = fault_at(&report, FaultKind::CopyUnderWay, "pushes");
+    // Its own, first of all.
+    assert_eq!(other_side(copy).1, [0, 0, 0]);
+    let report = faulty(pushed(COPY_UNORDERED, SIZE));
+    let race = fault_at(&report, FaultKind::SharedRace, "copies over it");
+    let (what, block, place) = other_side(race);
+    assert_ne!(Some(block), race.block, "{race}");
+    assert_eq!((what, place), ("written", Some(line("pushes"))));
+}
+
+#[test]
+fn writes_outside_are_found_and_dropped() {
+    let report = faulty(pushed(PUSH_OUTSIDE, SIZE));
+    let fault = the_fault(&report, FaultKind::OutOfBounds);
+    assert_at(fault, "pushes");
+    let element = fault.element.as_ref().expect("an element");
+    assert_eq!(
+        (element.array.as_str(), element.index, element.len),
+        ("parts", 64, 64)
+    );
+    assert_eq!(fault.occurrences, u64::from(BLOCKS * PUSHING));
+    fault_at(&report, FaultKind::UninitializedShared, "adds up");
+
+    let report = faulty(pushed(PUSH_TO_NO_SUCH_RANK, SIZE));
+    let fault = the_fault(&report, FaultKind::OutOfBounds);
+    assert_at(fault, "pushes");
+    assert_eq!(fault.detail, "store to block 4 of a cluster of 4");
+    assert_eq!(fault.occurrences, u64::from(BLOCKS * PUSHING / SIZE));
+
+    let report = faulty(pushed(PUSH_MISALIGNED, SIZE));
+    let fault = the_fault(&report, FaultKind::Misaligned);
+    assert_at(fault, "pushes");
+    assert!(fault.detail.starts_with("store of 16 bytes"), "{fault}");
+    assert_eq!(report.counters().cluster_store.requests, 0);
+}
+
+#[test]
+fn a_block_that_ends_while_it_is_written_to() {
+    let report = faulty(pushed(BLOCK_ENDS, SIZE));
+    let fault = the_fault(&report, FaultKind::EndedBlock);
+    assert_at(fault, "pushes");
+    assert!(fault.detail.starts_with("write to block 1"), "{fault}");
+    let expected = BLOCKS * PUSHING * (SIZE - 1) / SIZE;
+    assert_eq!(fault.occurrences, u64::from(expected));
+    assert_eq!(report.faults.len(), 1, "{report}");
+    clean(pushed(BLOCK_ENDS, 1));
+}
+
+kernel! {
+    /// Blocks push to each other and read what they got, in each of `rounds`.
+    /// `mistake`: 1 goes on without waiting until the other has read.
+    ///
+    /// # Safety
+    ///
+    /// For the simulator.
+    pub unsafe fn pushes_in_rounds(
+        a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>, rounds: u32, mistake: u32,
+    )
+    needs("sm_90")
+    launch_bounds(THREADS)
+    clusters(2)
+    shared { tile: [f32; 4 * THREADS as usize] }
+    {
+        let t = thread::thread_idx_x();
+        let i = u64::from(thread::block_idx_x() * THREADS + t);
+        // SAFETY: for the simulator.
+        unsafe {
+            let other = tile.of_block(1 - cluster::rank());
+            let mut sum = a.load(i) + b.load(i);
+            cluster::arrive();
+            for round in 0..rounds {
+                if round == 0 || mistake == 0 {
+                    cluster::wait();
+                }
+                other.store_4(4 * t, [sum; 4]); // FAULT: pushes in rounds
+                cluster::sync();
+                sum = math::add(sum, tile.load_4(4 * (t ^ 1))[0]); // FAULT: reads in rounds
+                if mistake == 0 {
+                    cluster::arrive();
+                }
+            }
+            if mistake == 0 {
+                cluster::wait();
+            }
+            c.store(i, sum);
+        }
+    }
+}
+
+#[test]
+fn writes_in_rounds() {
+    let (a, b) = input();
+    let (a, b) = (&a[..128], &b[..128]);
+    let run = |rounds, mistake| {
+        let one = pushes_in_rounds::launch(Dim3::x(2), Dim3::x(THREADS), A, B, C, rounds, mistake);
+        launch(one.cluster(2), a, b, 128, 0)
+    };
+    let mut expected: Vec<f32> = a.iter().zip(b).map(|(a, b)| a + b).collect();
+    for rounds in 1..6 {
+        let before = expected.clone();
+        for (i, sum) in expected.iter_mut().enumerate() {
+            *sum += before[((i + 64) % 128) ^ 1];
+        }
+        let report = clean(run(rounds, 0));
+        assert_eq!(report.c, expected, "{rounds} rounds");
+        let counters = report.counters();
+        assert_eq!(counters.cluster_store.requests, u64::from(2 * 2 * rounds));
+        assert_eq!(counters.shared_load.requests, u64::from(2 * 2 * rounds));
+    }
+    let report = faulty(run(4, 1));
+    let race = fault_at(&report, FaultKind::SharedRace, "pushes in rounds");
+    assert_eq!(race.block, Some([1, 0, 0]));
+    assert_eq!(
+        other_side(race),
+        ("read", [0, 0, 0], Some(line("reads in rounds")))
+    );
+    let race = fault_at(&report, FaultKind::SharedRace, "reads in rounds");
+    assert_eq!(race.block, Some([1, 0, 0]));
+    assert_eq!(
+        other_side(race),
+        ("written", [0, 0, 0], Some(line("pushes in rounds")))
+    );
+}
+
+#[test]
+fn a_report_of_writes_is_the_same_on_any_number_of_cores() {
+    let texts: Vec<String> = [1, 2, 5]
+        .into_iter()
+        .map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            let report = pool
+                .expect("threads")
+                .install(|| pushed(NO_SYNC_AFTER_PUSHES, 2));
+            faulty(report).table(true)
+        })
+        .collect();
+    assert!(texts.iter().all(|text| *text == texts[0]));
 }

@@ -1,4 +1,4 @@
-//! Clusters: blocks that run at the same time and read each other's shared
+//! Clusters: blocks that run at the same time and access each other's shared
 //! memory.
 //!
 //! Needs code for `sm_90` or later, a kernel that says
@@ -15,6 +15,17 @@
 //!  ─── sync ────────── sync ───   closes write-before-read
 //!  reads 1's       reads 0's
 //!  ─── sync ────────── sync ───   no block ends, nor writes again, while it is read
+//! ```
+//!
+//! Or a block writes in another's. Its writes need not come back, as what is read
+//! must, so this is the faster way where it can be had:
+//!
+//! ```text
+//!  block 0         block 1
+//!  ─── sync ────────── sync ───   both have begun
+//!  writes in 1's   writes in 0's
+//!  ─── sync ────────── sync ───   closes write-before-read; no block ends before
+//!  reads its own   reads its own
 //! ```
 
 use super::{Shared, backend};
@@ -52,6 +63,15 @@ pub fn arrive() {
     backend::arrive_at_cluster();
 }
 
+/// As [`arrive`], but what this thread did before is not ordered before what
+/// others do after their [`wait`]: for telling them no more than that this block
+/// has begun. It costs less, since no write need have come to its place.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn arrive_relaxed() {
+    backend::arrive_at_cluster_relaxed();
+}
+
 /// The second half of [`sync`]: waits until all threads have [arrived](arrive).
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -59,7 +79,7 @@ pub fn wait() {
     backend::wait_for_cluster();
 }
 
-/// An array in the shared memory of a block of the cluster, for reading.
+/// An array in the shared memory of a block of the cluster.
 #[derive(Clone, Copy)]
 pub struct RemoteShared<const N: usize>(backend::ClusterAddress);
 
@@ -92,5 +112,21 @@ impl<const N: usize> RemoteShared<N> {
     pub unsafe fn load_4(self, i: u32) -> [f32; 4] {
         // SAFETY: the caller's promise is this function's own.
         unsafe { backend::cluster_load_4(backend::cluster_element(self.0, i)) }
+    }
+
+    /// Writes the four elements from `i` on in one access.
+    ///
+    /// # Safety
+    ///
+    /// - The four are below `N`, and `i` is a multiple of four.
+    /// - That block has begun, and accesses of the four before are ordered before
+    ///   this write: a [`sync`] of the cluster stands between.
+    /// - Another stands between this write and the next access there, and the
+    ///   block's end.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn store_4(self, i: u32, values: [f32; 4]) {
+        // SAFETY: the caller's promise is this function's own.
+        unsafe { backend::cluster_store_4(backend::cluster_element(self.0, i), values) }
     }
 }

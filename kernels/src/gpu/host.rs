@@ -488,14 +488,17 @@ pub(super) unsafe fn copy_box(
 pub trait Clusters {
     /// The running block's rank in its cluster, and the cluster's blocks.
     fn cluster_position(&self) -> (u32, u32);
-    /// Says that the running thread has come to the cluster's barrier.
-    fn arrive_at_cluster(&self, site: Site);
+    /// Says that the running thread has come to the cluster's barrier, and with
+    /// `release` that what it did before comes before what others do after.
+    fn arrive_at_cluster(&self, release: bool, site: Site);
     /// Waits until all threads of the cluster's blocks have arrived.
     fn wait_for_cluster(&self, site: Site);
     /// Reads `value.len()` bytes of the shared memory of the cluster's block
     /// `rank`, all in one access. The address is one of the running block's own
     /// arrays: the same place in the other block is meant.
     fn load_of_cluster(&self, rank: u32, access: Access, value: &mut [u8]);
+    /// Writes `value` likewise.
+    fn store_to_cluster(&self, rank: u32, access: Access, value: &[u8]);
 }
 
 /// The installed machine, as one for clusters.
@@ -530,7 +533,13 @@ pub(super) fn cluster_size() -> u32 {
 #[track_caller]
 pub(super) fn arrive_at_cluster() {
     let site = Location::caller();
-    clusters(|machine| machine.arrive_at_cluster(site));
+    clusters(|machine| machine.arrive_at_cluster(true, site));
+}
+
+#[track_caller]
+pub(super) fn arrive_at_cluster_relaxed() {
+    let site = Location::caller();
+    clusters(|machine| machine.arrive_at_cluster(false, site));
 }
 
 #[track_caller]
@@ -562,6 +571,21 @@ pub(super) unsafe fn cluster_load_4((address, rank): ClusterAddress) -> [f32; 4]
         *value = f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     }
     values
+}
+
+#[track_caller]
+pub(super) unsafe fn cluster_store_4((address, rank): ClusterAddress, values: [f32; 4]) {
+    let access = Access {
+        space: Space::Shared,
+        address,
+        element_bytes: size_of::<f32>() as u32,
+        site: Location::caller(),
+    };
+    let mut bytes = [0; 16];
+    for (bytes, value) in bytes.chunks_exact_mut(4).zip(values) {
+        bytes.copy_from_slice(&value.to_ne_bytes());
+    }
+    clusters(|machine| machine.store_to_cluster(rank, access, &bytes));
 }
 
 pub(super) fn wait_for_launch_before() {}

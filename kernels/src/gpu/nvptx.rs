@@ -679,6 +679,17 @@ pub fn arrive_at_cluster() {
 }
 
 #[inline(always)]
+pub fn arrive_at_cluster_relaxed() {
+    // SAFETY: as above.
+    unsafe {
+        asm!(
+            "barrier.cluster.arrive.relaxed.aligned;",
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+#[inline(always)]
 pub fn wait_for_cluster() {
     // SAFETY: as above.
     unsafe {
@@ -727,4 +738,21 @@ pub unsafe fn cluster_load_4(address: ClusterAddress) -> [f32; 4] {
         );
     }
     [a, b, c, d]
+}
+
+/// # Safety
+///
+/// As [`RemoteShared::store_4`](super::cluster::RemoteShared::store_4).
+#[inline(always)]
+pub unsafe fn cluster_store_4(address: ClusterAddress, [a, b, c, d]: [f32; 4]) {
+    // SAFETY: the caller promises a place in the cluster's shared memory that
+    // holds four elements.
+    unsafe {
+        asm!(
+            "st.shared::cluster.v4.b32 [{address}], {{{a}, {b}, {c}, {d}}};",
+            address = in(reg32) address,
+            a = in(reg32) a, b = in(reg32) b, c = in(reg32) c, d = in(reg32) d,
+            options(nostack, preserves_flags),
+        );
+    }
 }

@@ -191,23 +191,36 @@ impl State {
                 );
             }
             Ok((array, first)) => {
-                self.touch(site, SHARED_BIT + array as u32);
                 self.record(site, access, true, value.len());
-                let by = self.actor(site);
-                let mut finding = None;
-                for (i, word) in words(value).enumerate() {
-                    let mut found = self.block.shared.write(first + i, word, by);
-                    if let Some(order) = &mut self.block.order {
-                        found = order.write(first + i, by.thread, site).map(clashed);
-                    }
-                    if let Some(found) = found {
-                        finding.get_or_insert((first + i, found));
-                    }
-                }
-                if let Some((word, finding)) = finding {
-                    self.shared_finding(site, access, array, word, finding, "write");
-                }
+                self.write_shared(site, access, array, first, value);
             }
+        }
+    }
+
+    /// Writes the words from `first` on of the running block's shared memory.
+    #[inline]
+    pub(super) fn write_shared(
+        &mut self,
+        site: SiteId,
+        access: &Access,
+        array: usize,
+        first: usize,
+        value: &[u8],
+    ) {
+        self.touch(site, SHARED_BIT + array as u32);
+        let by = self.actor(site);
+        let mut finding = None;
+        for (i, word) in words(value).enumerate() {
+            let mut found = self.block.shared.write(first + i, word, by);
+            if let Some(order) = &mut self.block.order {
+                found = order.write(first + i, by.thread, site).map(clashed);
+            }
+            if let Some(found) = found {
+                finding.get_or_insert((first + i, found));
+            }
+        }
+        if let Some((word, finding)) = finding {
+            self.shared_finding(site, access, array, word, finding, "write");
         }
     }
 

@@ -17,10 +17,7 @@ impl State {
     /// The order of the block's doings, which begins with the first call.
     pub(super) fn order(&mut self) -> &mut Order {
         let threads = self.context.launch.block().count() as usize;
-        let rank = self.rank as u8;
-        self.block
-            .order
-            .get_or_insert_with(|| Box::new(Order::new(threads, rank)))
+        self.block.order(threads, self.rank)
     }
 
     /// Copies `value` to shared memory, by the running thread's copies or by the

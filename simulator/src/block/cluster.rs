@@ -1,15 +1,17 @@
-//! Clusters: the barrier of their blocks, and reads of one another's shared
-//! memory.
+//! Clusters: the barrier of their blocks, and loads from and stores to one
+//! another's shared memory.
 //!
 //! A wait at the barrier is the scheduler's. What the barrier orders, each
 //! block's [`Order`](crate::order::Order) knows.
 
-use super::access::{describe, misaligned, poison};
+use super::access::{misaligned, poison, words};
 use super::asynchronous::clashed;
 use super::machine::BlockMachine;
 use super::schedule::Pause;
-use super::state::{SHARED_BIT, State};
+use super::state::{Block, SHARED_BIT, State};
 use crate::fault::{FaultKind, RawFault, ThreadId};
+use crate::memory::Finding;
+use crate::order::Present;
 use crate::sites::SiteId;
 use crate::warp::{AccessKind, LANES};
 use kernels::gpu::host::{Access, Clusters, Site};
@@ -23,15 +25,19 @@ pub(super) struct ClusterBarrier {
     pub(super) arrived: u64,
     /// Phases that have ended.
     pub(super) phase: u32,
+    /// Whether a thread has arrived in the phase that runs without ordering what
+    /// it did before.
+    relaxed: bool,
 }
 
 impl State {
-    fn arrive_at_cluster(&mut self, site: Site) {
+    fn arrive_at_cluster(&mut self, release: bool, site: Site) {
         let (id, thread) = (self.site(site), self.thread);
-        if let Err(misuse) = self.order().arrive_at_cluster(thread, id) {
+        if let Err(misuse) = self.order().arrive_at_cluster(thread, release, id) {
             return self.misuse(Some(misuse), site);
         }
         self.barrier.arrived += 1;
+        self.barrier.relaxed |= !release;
         if self.barrier.arrived == self.context.cluster_threads() {
             self.end_phase(id);
         }
@@ -40,6 +46,7 @@ impl State {
     /// All threads of the cluster have arrived, the last of them at `site`.
     fn end_phase(&mut self, site: SiteId) {
         self.barrier.arrived = 0;
+        let relaxed = std::mem::take(&mut self.barrier.relaxed);
         self.barrier.phase += 1;
         let phase = self.barrier.phase;
         let blocks = self.context.cluster_blocks();
@@ -52,7 +59,7 @@ impl State {
         for rank in 0..blocks {
             let block = self.block_mut(rank);
             // For global memory, whose races epochs tell.
-            block.epoch += 1;
+            block.epoch += u32::from(!relaxed);
             if let Some(order) = &mut block.order {
                 order.end_cluster_phase(phase, Rc::clone(&published));
             }
@@ -63,56 +70,102 @@ impl State {
         counters.barrier_instructions += blocks as u64 * warps;
     }
 
-    fn load_of_cluster(&mut self, rank: u32, access: &Access, value: &mut [u8]) {
-        let site = self.site(access.site);
+    /// Array and first word of an access to a block's shared memory, which is
+    /// noted. Nothing where it goes nowhere: that is a fault.
+    ///
+    /// The running block's arrays tell the place: the other may not have begun.
+    fn locate_in_cluster(
+        &mut self,
+        rank: usize,
+        site: SiteId,
+        access: &Access,
+        bytes: usize,
+        store: bool,
+    ) -> Option<(usize, usize)> {
         let blocks = self.context.cluster_blocks();
-        let rank = rank as usize;
         if rank >= blocks {
-            let detail = format!("load from block {rank} of a cluster of {blocks}");
+            let what = if store { "store to" } else { "load from" };
+            let detail = format!("{what} block {rank} of a cluster of {blocks}");
             self.report_shared(FaultKind::OutOfBounds, site, access, None, None, detail);
-            return poison(value);
+            return None;
         }
-        if misaligned(access.address, value.len()) {
-            self.misaligned(site, access, value.len(), "load");
-            return poison(value);
+        if misaligned(access.address, bytes) {
+            let what = if store { "store" } else { "load" };
+            self.misaligned(site, access, bytes, what);
+            return None;
         }
-        let what = || format!("read of block {rank} of the cluster");
-        let shared = &self.block_mut(rank).shared;
-        let (array, first) = match shared.locate(access.address, value.len()) {
-            Ok(found) => found,
-            Err(outside) => {
-                let array = outside.array;
-                self.report_shared(FaultKind::OutOfBounds, site, access, array, None, what());
-                return poison(value);
+        match self.block.shared.locate(access.address, bytes) {
+            Ok(found) => {
+                let lane = usize::from(self.thread) % LANES;
+                let kind = AccessKind::of_cluster(store, bytes);
+                self.log.record(site, kind, lane, access.address);
+                Some(found)
             }
+            Err(outside) => {
+                let (array, detail) = (outside.array, visit(store, rank));
+                self.report_shared(FaultKind::OutOfBounds, site, access, array, None, detail);
+                None
+            }
+        }
+    }
+
+    /// The running thread, and the other block of the cluster that it visits.
+    fn visited(&mut self, rank: usize) -> (Present<'_>, &mut Block) {
+        let threads = self.context.launch.block().count() as usize;
+        let order = self.block.order(threads, self.rank);
+        (order.present(self.thread), &mut self.others[rank])
+    }
+
+    fn load_of_cluster(&mut self, rank: u32, access: &Access, value: &mut [u8]) {
+        let (site, rank) = (self.site(access.site), rank as usize);
+        let found = self.locate_in_cluster(rank, site, access, value.len(), false);
+        let Some((array, first)) = found else {
+            return poison(value);
         };
-        let lane = usize::from(self.thread) % LANES;
-        let kind = AccessKind::of_cluster(value.len());
-        self.log.record(site, kind, lane, access.address);
         if rank == self.rank {
             return self.read_shared(site, access, array, first, value);
         }
         self.touch(site, SHARED_BIT + array as u32);
-        let thread = self.thread;
-        let visitor = self.order().visitor(thread);
-        let block = self.block_mut(rank);
+        let (thread, block) = self.visited(rank);
         let mut finding = None;
         for (i, bytes) in value.chunks_exact_mut(4).enumerate() {
             let (word, mut found) = block.shared.peek(first + i);
             if let Some(order) = &mut block.order {
-                let clash = order.read_by_visitor(first + i, visitor, site);
+                let clash = order.read_by_visitor(first + i, thread, site);
                 found = found.or(clash.map(clashed));
             }
             bytes.copy_from_slice(&word.to_ne_bytes());
             finding = finding.or(found.map(|found| (first + i, found)));
         }
         if let Some((word, finding)) = finding {
-            let place = block.shared.array(array);
-            let offset = word as i64 * 4 - i64::from(place.start);
-            let detail = describe(&what(), finding.detail.text());
-            let other = self.other(&finding);
-            let array = Some((place, offset));
-            self.report_shared(finding.kind, site, access, array, other, detail);
+            let what = visit(false, rank);
+            self.shared_finding(site, access, array, word, finding, &what);
+        }
+    }
+
+    fn store_to_cluster(&mut self, rank: u32, access: &Access, value: &[u8]) {
+        let (site, rank) = (self.site(access.site), rank as usize);
+        let found = self.locate_in_cluster(rank, site, access, value.len(), true);
+        let Some((array, first)) = found else { return };
+        if rank == self.rank {
+            return self.write_shared(site, access, array, first, value);
+        }
+        self.touch(site, SHARED_BIT + array as u32);
+        let mut by = self.actor(site);
+        let (thread, block) = self.visited(rank);
+        by.epoch = block.epoch;
+        let early = (!thread.knows_that_all_have_begun()).then_some((first, Finding::UNBEGUN));
+        let mut finding = None;
+        for (i, word) in words(value).enumerate() {
+            block.shared.poke(first + i, word, by);
+            if let Some(order) = &mut block.order {
+                let clash = order.write_by_visitor(first + i, thread, site);
+                finding = finding.or(clash.map(|clash| (first + i, clashed(clash))));
+            }
+        }
+        for (word, finding) in early.into_iter().chain(finding) {
+            let what = visit(true, rank);
+            self.shared_finding(site, access, array, word, finding, &what);
         }
     }
 
@@ -134,8 +187,8 @@ impl State {
                 });
                 fault.site = Some(visit.site);
                 fault.detail = Cow::Owned(format!(
-                    "read of block {rank} of the cluster, no barrier of the cluster between this \
-                     and its end"
+                    "{}, no barrier of the cluster between this and its end",
+                    self::visit(visit.wrote, rank)
                 ));
                 self.report(fault);
             }
@@ -155,14 +208,21 @@ impl State {
     }
 }
 
+/// An access to a block of the cluster, as faults name it.
+#[cold]
+fn visit(store: bool, rank: usize) -> String {
+    let what = if store { "write to" } else { "read of" };
+    format!("{what} block {rank} of the cluster")
+}
+
 impl Clusters for BlockMachine {
     fn cluster_position(&self) -> (u32, u32) {
         let rank = self.state.borrow().rank;
         (rank as u32, self.context.cluster_blocks() as u32)
     }
 
-    fn arrive_at_cluster(&self, site: Site) {
-        self.state.borrow_mut().arrive_at_cluster(site);
+    fn arrive_at_cluster(&self, release: bool, site: Site) {
+        self.state.borrow_mut().arrive_at_cluster(release, site);
         self.happened();
     }
 
@@ -184,6 +244,14 @@ impl Clusters for BlockMachine {
         self.state
             .borrow_mut()
             .load_of_cluster(rank, &access, value);
+        self.step(access.site);
+    }
+
+    fn store_to_cluster(&self, rank: u32, access: Access, value: &[u8]) {
+        self.state
+            .borrow_mut()
+            .store_to_cluster(rank, &access, value);
+        self.happened();
         self.step(access.site);
     }
 }

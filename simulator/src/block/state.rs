@@ -72,6 +72,12 @@ impl Block {
         self.order = order.map(Box::new);
         self.shared.begin_block(self.epoch);
     }
+
+    /// The order of its doings, which begins with the first call.
+    pub(super) fn order(&mut self, threads: usize, rank: usize) -> &mut Order {
+        self.order
+            .get_or_insert_with(|| Box::new(Order::new(threads, rank as u8)))
+    }
 }
 
 impl State {
