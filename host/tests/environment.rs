@@ -302,7 +302,7 @@ fn a_kernel_that_the_device_does_not_run() {
         fails(fake, &old_driver, &command, 1, &parts);
         for (capability, part) in [
             ("80", "tma needs compute capability 9.0"),
-            ("120", "tma needs the features of sm_90a"),
+            ("120", "tma needs the features of sm_90"),
         ] {
             let parts = [part, "choose another variant"];
             fails(fake, &[right, ("FAKE_CC", capability)], &command, 1, &parts);

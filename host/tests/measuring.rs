@@ -970,11 +970,11 @@ fn wrong_requests_end_with_2() {
 #[test]
 fn tune_compares_the_schedules_of_a_shape() {
     let Some(fakes) = fakes() else { return };
-    let tune = "tune --best 99 --shape 20x30x40";
+    let tune = "tune --best 99 --shape 20x132x40";
     let (code, printed, _) = outcome(on_fake(fakes, &[], tune));
     assert_eq!(code, 0, "{printed}");
     for part in [
-        "20×30×40",
+        "20×132×40",
         "  chosen",
         "gemm_split_k_",
         "cuBLAS",

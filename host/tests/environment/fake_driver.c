@@ -381,10 +381,10 @@ int cuTensorMapEncodeTiled(address *map, int type, unsigned rank, address matrix
 }
 #endif
 
-/* Kernels named gemm_... take A, B, C, M, N, K; gemm_tma_... a map of B, A, C and
-   the parts, gemm_split_k_..., gemm_persistent_... the parts after C, before M, N, K. Parts come to
-   no good here: C is written whole, so adding them up does nothing. Other kernels
-   do nothing. */
+/* Kernels named gemm_... take A, B, C, M, N, K; gemm_persistent_..., gemm_tma_... and
+   gemm_split_k_... the parts after C, and those that copy B by the engine a map of it
+   before A. Parts come to no good here: C is written whole, so adding them up does
+   nothing. Other kernels do nothing. */
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                    unsigned by, unsigned bz, unsigned shared, void *stream, void **params,
                    void **extra) {
@@ -407,9 +407,10 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
     int split = !strncmp(function, "gemm_split_k_", 13);
     int tma = !strncmp(function, "gemm_tma_", 9) || (split && !any);
     int parts = tma || split || !strncmp(function, "gemm_persistent_", 16);
+    params += tma;
     void **sizes = params + 3 + parts;
-    const float *a = (const float *)(uintptr_t)*(address *)params[tma];
-    const float *b = (const float *)(uintptr_t)*(address *)params[!tma];
+    const float *a = (const float *)(uintptr_t)*(address *)params[0];
+    const float *b = (const float *)(uintptr_t)*(address *)params[1];
     float *c = (float *)(uintptr_t)*(address *)params[2];
     unsigned m = *(unsigned *)sizes[0], n = *(unsigned *)sizes[1], k = *(unsigned *)sizes[2];
     for (size_t i = 0; i < m; i++)

@@ -15,7 +15,7 @@ pub(super) use table::VARIANTS;
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
-    use crate::gemm::persistent::SMALL_ANY;
+    use crate::gemm::persistent::SmallAny;
     use crate::gemm::{ElementType::F32, Shape, Variant, schedule};
     use crate::gemm::{double_buffered, matrix_vector, split_k, stream_k};
     use crate::launch::{ComputeCapability, DeviceLimits, Entry, Plan, PlanError, Target};
@@ -66,7 +66,7 @@ mod table {
             VECTOR.plan(shape, limits)
         } else if STREAMED.runs_on(limits) {
             let candidates = schedule::candidates(shape, limits);
-            schedule::fastest(candidates, &SMALL_ANY, shape, limits)
+            schedule::fastest(candidates, &SmallAny::KERNEL, shape, limits)
         } else {
             PLAIN.plan(shape, limits)
         }

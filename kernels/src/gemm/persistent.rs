@@ -13,6 +13,10 @@
 //!   warp that is ahead goes on.
 //! - Copies are spread over the products: a thread starts those of eight k, then
 //!   multiplies eight k, in a loop body of 1,024 multiply-adds.
+//! - Rows of any length. Those of a multiple of four elements are copied 16 bytes at
+//!   a time; others 4 bytes at a time, by a kernel whose last tile of each row of
+//!   tiles is moved to the left until all of its columns are inside, so that no
+//!   copy must look. It leaves out what its neighbour writes.
 //! - C is scaled by a number that is only known at run time. It is 1, and yet
 //!   worth 5 %: without a multiplication before the store, ptxas holds the sums
 //!   in groups of four registers, as the wide store wants them, and has no
@@ -58,8 +62,6 @@ const LANE_COLUMNS: u32 = 8;
 const SLICE: u32 = 8;
 /// Groups of four neighbouring sums that a thread has.
 const FOURS: u32 = TM * TN / 4;
-/// The most sums of all tilings that an element of C is added up from.
-const MAX_SOURCES: usize = 16;
 
 /// The sizes of a block's tile, and how B is copied.
 pub trait Tiling {
@@ -77,6 +79,9 @@ pub trait Tiling {
     /// gives ptxas another graph to colour, which is better or worse by up to 5 %.
     /// Measured, each way, on an H200.
     const SPLIT: bool;
+    /// The order in which the columns of each four are multiplied. It, too, gives
+    /// ptxas another graph, and was measured.
+    const ORDER: [usize; 4];
     /// The most blocks of a cluster that share the steps of one tile, and add up
     /// their sums through their shared memory; 0 for a kernel without. With it,
     /// each block computes for one tile, and [`Work::whole`] and [`Work::share`]
@@ -90,8 +95,8 @@ pub trait Tiling {
 
     /// Whether the kernel is one for clusters.
     const CLUSTERS: bool = Self::MAX_CLUSTER > 0;
-    /// The most sums that an element of C is added up from.
-    const SOURCES: u32 = Self::MAX_CLUSTER * Self::GROUPS;
+    /// Fours of a thread's sums that each group adds up over all groups.
+    const SHARE: u32 = FOURS / Self::GROUPS;
 
     /// Stages that copies are ahead of products: one is read, and one is on its
     /// way by the engine.
@@ -124,29 +129,69 @@ pub trait Tiling {
     const TILE_A: u32 = Self::BK * Self::PITCH;
     /// Elements of one stage of B's tiles.
     const TILE_B: u32 = Self::BK * Self::BN;
-    /// Elements behind the stages of B's tiles through which C is written: an
-    /// area of its own for each warp, where its columns are not written by fours.
-    const STAGING: u32 = if matches!(Self::COPY_B, CopyB::Any) {
+    /// Elements through which C is written: an area of its own for each warp,
+    /// where its columns are not written by fours. They lie behind the stages of
+    /// B's tiles, or where these were, with clusters.
+    const STAGING: u32 = if Self::COPY_B.any_width() && !Self::CLUSTERS {
         Self::WARPS * WARP_STAGING
     } else {
         0
     };
+    /// The first of them.
+    const STAGING_AT: u32 = if Self::CLUSTERS {
+        0
+    } else {
+        Self::STAGES * Self::TILE_B
+    };
+    /// Elements behind the stages of B's tiles in which sums of a cluster's other
+    /// blocks land.
+    const LANDING: u32 = {
+        let (mut most, mut size) = (0, 2);
+        while size <= Self::MAX_CLUSTER {
+            let fours = (size - 1) * FOURS.div_ceil(size);
+            most = if fours > most { fours } else { most };
+            size += 1;
+        }
+        most * 4 * Self::GROUP_THREADS
+    };
     /// Elements of the array for A's tiles.
     const RING_A: usize = (Self::STAGES * Self::TILE_A) as usize;
     /// Elements of the array for B's tiles.
-    const RING_B: usize = (Self::STAGES * Self::TILE_B + Self::STAGING) as usize;
+    const RING_B: usize = (Self::STAGES * Self::TILE_B + Self::STAGING + Self::LANDING) as usize;
 }
 
 /// How tiles of B come to shared memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "nvptx64"), derive(Debug))]
 pub enum CopyB {
     /// By the copy engine: one thread's one instruction. Rows of B must be a
     /// multiple of four elements long.
     Engine,
     /// 16 bytes a copy. Rows of B must be a multiple of four elements long.
     Wide,
+    /// 4 bytes a copy. The last tile of each row of tiles lies further left than
+    /// its number says, so that all of its columns are inside, which saves a
+    /// compare for each copy. C must be at least as wide as a tile.
+    Shifted,
     /// 4 bytes a copy.
     Any,
+}
+
+impl CopyB {
+    /// Whether rows of B, and so of C, may have any length.
+    pub const fn any_width(self) -> bool {
+        matches!(self, Self::Any | Self::Shifted)
+    }
+
+    /// The last column in which a tile may begin, of C's `n` columns and a tile's
+    /// `bn`.
+    pub const fn last_column(self, n: u32, bn: u32) -> u32 {
+        if matches!(self, Self::Shifted) {
+            n - bn
+        } else {
+            u32::MAX
+        }
+    }
 }
 
 /// What a launch computes and how it is shared out.
@@ -177,19 +222,40 @@ struct Segment {
 
 impl Segment {
     const NONE: u32 = u32::MAX;
+    const NOTHING: Self = Self {
+        tile: Self::NONE,
+        first: 0,
+        end: 0,
+    };
 }
 
-/// The first row and column of a tile: tiles are numbered in groups of [`GROUP`]
-/// rows, column by column.
+/// Where a tile lies.
+pub(super) struct Place {
+    /// Its first row.
+    pub row0: u32,
+    /// Its first column.
+    pub column0: u32,
+    /// Columns from there that the tile before it has, too, and writes.
+    pub skip: u32,
+}
+
+/// Where a tile lies: tiles are numbered in groups of [`GROUP`] rows, column by
+/// column. None begins right of the column `last`.
 #[inline(always)]
-pub(super) fn origin(tile: u32, m: u32, n: u32, bm: u32, bn: u32) -> (u32, u32) {
+pub(super) fn place(tile: u32, m: u32, n: u32, bm: u32, bn: u32, last: u32) -> Place {
     let (rows, columns) = (m.div_ceil(bm), n.div_ceil(bn));
     let in_group = GROUP * columns;
     let first_row = tile / in_group * GROUP;
     let left = rows - first_row;
     let height = if left < GROUP { left } else { GROUP };
     let i = tile % in_group;
-    ((first_row + i % height) * bm, i / height * bn)
+    let column = i / height * bn;
+    let column0 = if column < last { column } else { last };
+    Place {
+        row0: (first_row + i % height) * bm,
+        column0,
+        skip: column - column0,
+    }
 }
 
 impl Work {
@@ -224,10 +290,11 @@ impl Work {
         self.n.div_ceil(T::BN)
     }
 
-    /// The first row and column of a tile.
+    /// Where a tile lies.
     #[inline(always)]
-    fn origin<T: Tiling>(self, tile: u32) -> (u32, u32) {
-        origin(tile, self.m, self.n, T::BM, T::BN)
+    fn place<T: Tiling>(self, tile: u32) -> Place {
+        let last = T::COPY_B.last_column(self.n, T::BN);
+        place(tile, self.m, self.n, T::BM, T::BN, last)
     }
 
     /// The steps of the streamed tiles, counted through all of them, that this
@@ -269,11 +336,7 @@ impl Work {
     fn start_streaming<T: Tiling>(self) -> Segment {
         let (first, end) = self.range::<T>();
         if first >= end {
-            return Segment {
-                tile: Segment::NONE,
-                first: 0,
-                end: 0,
-            };
+            return Segment::NOTHING;
         }
         let steps = self.steps::<T>();
         let (tile, first_step) = (first / steps, first % steps);
@@ -289,11 +352,7 @@ impl Work {
     #[inline(always)]
     fn next<T: Tiling>(self, tile: u32) -> Segment {
         if T::CLUSTERS {
-            return Segment {
-                tile: Segment::NONE,
-                first: 0,
-                end: 0,
-            };
+            return Segment::NOTHING;
         }
         let steps = self.steps::<T>();
         if tile < self.whole {
@@ -310,11 +369,7 @@ impl Work {
         let first = (tile + 1 - self.whole) * steps;
         let (_, end) = self.range::<T>();
         if first >= end {
-            return Segment {
-                tile: Segment::NONE,
-                first: 0,
-                end: 0,
-            };
+            return Segment::NOTHING;
         }
         let left = end - first;
         Segment {
@@ -359,14 +414,14 @@ const WARP_STAGING: u32 = SLOTS * SLOT;
 pub struct Factors {
     /// A.
     pub a: Global<f32>,
-    /// B, for [`CopyB::Wide`] and [`CopyB::Any`].
+    /// B.
     pub b: Global<f32>,
     /// B, for [`CopyB::Engine`].
     pub b_map: Option<TensorMap>,
 }
 
 /// The shared arrays of a block: tiles of A, STAGES×BK×PITCH, each transposed;
-/// tiles of B, STAGES×BK×BN, and the staging areas of C; and the stages'
+/// tiles of B, STAGES×BK×BN, and the areas behind them; and the stages'
 /// barriers.
 pub struct Ring<const A: usize, const B: usize, const STAGES: usize> {
     /// Tiles of A.
@@ -409,20 +464,22 @@ struct Producer<T, const A: usize, const B: usize, const STAGES: usize> {
     /// k that are left from the slice's first on, 0 past the end. At most what a
     /// stage has, so that it fits in 32 bits whatever K.
     k_left: i32,
-    /// Where the thread's next elements of A come from, by row.
+    /// Where the thread's last elements of A came from, by row. A copy reads its
+    /// registers late, and whoever writes them must wait until it has; so
+    /// addresses move on just before the next copies, a loop body later.
     a_from: [Global<f32>; MAX_A_ROWS],
-    /// Where those of B come from.
+    /// Where those of B came from.
     b_from: Global<f32>,
-    /// Where they go: elements of `ring.a` and `ring.b`.
-    a_to: u32,
-    b_to: u32,
+    /// Where they went.
+    a_to: Shared<f32, A>,
+    b_to: Shared<f32, B>,
     tiling: core::marker::PhantomData<T>,
 }
 
 /// Columns that a lane copies at once.
 #[inline(always)]
-pub(super) const fn b_width(copy: CopyB) -> u32 {
-    if matches!(copy, CopyB::Any) { 1 } else { 4 }
+const fn b_width(copy: CopyB) -> u32 {
+    if copy.any_width() { 1 } else { 4 }
 }
 
 impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T, A, B, STAGES> {
@@ -447,8 +504,8 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
             k_left: 0,
             a_from: [factors.a; MAX_A_ROWS],
             b_from: factors.b,
-            a_to: 0,
-            b_to: 0,
+            a_to: ring.a,
+            b_to: ring.b,
             tiling: core::marker::PhantomData,
         };
         producer.enter_segment();
@@ -461,18 +518,14 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
     /// transposed tile lie in all 32 banks.
     #[inline(always)]
     fn a_place() -> (u32, u32) {
-        let (row, eight) = Self::warp_place();
-        (row + warp::lane() % 8, eight * 8 + warp::lane() / 8)
-    }
-
-    /// A warp's first row and its eight of k, of those that are copied at once.
-    #[inline(always)]
-    fn warp_place() -> (u32, u32) {
-        let warp = warp::index();
-        if T::COPY_EIGHTS == 1 {
-            return (warp * 16, 0);
-        }
-        (warp % Self::WARP_ROWS * 16, warp / Self::WARP_ROWS)
+        let (warp, lane) = (warp::index(), warp::lane());
+        // A warp's first row, and its eight of the k that are copied at once.
+        let (row, eight) = if T::COPY_EIGHTS == 1 {
+            (warp * 16, 0)
+        } else {
+            (warp % Self::WARP_ROWS * 16, warp / Self::WARP_ROWS)
+        };
+        (row + lane % 8, eight * 8 + lane / 8)
     }
 
     /// Rows from a thread's first to its i-th.
@@ -486,48 +539,6 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
         self.segment.tile != Segment::NONE
     }
 
-    /// Starts the thread's copies of the whole stage that comes first of a block,
-    /// when nothing is multiplied meanwhile: a warp's copy then covers eight k
-    /// and four rows, which is the most of a sector that one can ask for.
-    ///
-    /// # Safety
-    ///
-    /// - As [`copy_slice`](Self::copy_slice), for all of the stage.
-    #[inline(always)]
-    unsafe fn fill_a(&mut self) {
-        let (row, eight) = Self::warp_place();
-        let (row, k) = (row + warp::lane() / 8, eight * 8 + warp::lane() % 8);
-        let Work { m, k: columns, .. } = self.work;
-        let k0 = self.segment.first * T::BK;
-        for block in 0..T::BM / (16 * Self::WARP_ROWS) {
-            for i in 0..4 {
-                let tile_row = row + block * (16 * Self::WARP_ROWS) + 4 * i;
-                let row = self.row0 + tile_row;
-                let row = if row < m { row } else { m - 1 };
-                let from = self
-                    .factors
-                    .a
-                    .offset(u64::from(row) * u64::from(columns) + u64::from(k0 + k));
-                let to = self.stage * T::TILE_A + k * T::PITCH + tile_row;
-                for at in (0..T::BK).step_by(T::COPY_K as usize) {
-                    // SAFETY: the place is inside the stage. The element is inside
-                    // A where the copy is valid.
-                    unsafe {
-                        async_copy::copy(
-                            self.ring.a,
-                            to + at * T::PITCH,
-                            from.offset(at.into()),
-                            self.k_left > (k + at) as i32,
-                        );
-                    }
-                }
-            }
-        }
-        for i in 0..Self::A_ROWS as usize {
-            self.a_from[i] = self.a_from[i].offset(T::BK.into());
-        }
-    }
-
     /// Points at the first elements of a new segment.
     #[inline(always)]
     fn enter_segment(&mut self) {
@@ -536,7 +547,7 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
         }
         let work = self.work.anew();
         let Work { m, n, k, .. } = work;
-        let (row0, column0) = work.origin::<T>(self.segment.tile);
+        let Place { row0, column0, .. } = work.place::<T>(self.segment.tile);
         let k0 = self.segment.first * T::BK;
         (self.row0, self.column0) = (row0, column0);
         let (a_row, a_k) = Self::a_place();
@@ -548,14 +559,16 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
             self.a_from[i as usize] = self
                 .factors
                 .a
-                .offset(u64::from(row) * u64::from(k) + u64::from(k0 + a_k));
+                .offset(u64::from(row) * u64::from(k) + u64::from(k0 + a_k))
+                .offset(u64::from(T::COPY_K).wrapping_neg());
         }
         if !matches!(T::COPY_B, CopyB::Engine) {
             let column = column0 + warp::lane() * b_width(T::COPY_B);
             self.b_from = self
                 .factors
                 .b
-                .offset(u64::from(k0 + warp::index()) * u64::from(n) + u64::from(column));
+                .offset(u64::from(k0 + warp::index()) * u64::from(n) + u64::from(column))
+                .offset((u64::from(T::COPY_K) * u64::from(n)).wrapping_neg());
         }
     }
 
@@ -563,9 +576,10 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
     #[inline(always)]
     fn enter_stage(&mut self) {
         let (a_row, a_k) = Self::a_place();
-        self.a_to = self.stage * T::TILE_A + a_k * T::PITCH + a_row;
-        self.b_to =
-            self.stage * T::TILE_B + warp::index() * T::BN + warp::lane() * b_width(T::COPY_B);
+        let to = self.stage * T::TILE_A + a_k * T::PITCH + a_row;
+        self.a_to = self.ring.a.moved(to as i32 - (T::COPY_K * T::PITCH) as i32);
+        let to = self.stage * T::TILE_B + warp::index() * T::BN + warp::lane() * b_width(T::COPY_B);
+        self.b_to = self.ring.b.moved(to as i32 - (T::COPY_K * T::BN) as i32);
         self.k_left = 0;
         if self.active() {
             let left = self.work.k - self.segment.first * T::BK;
@@ -609,80 +623,62 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
     /// - All warps have read what the stage held.
     #[inline(always)]
     unsafe fn copy_slice(&mut self) {
-        // SAFETY: the caller's promise is these functions' own.
-        unsafe {
-            self.copy_slice_of_a();
-            self.copy_slice_of_b();
-        }
-        self.k_left -= T::COPY_K as i32;
-    }
-
-    /// Starts the thread's copies of the next k of A.
-    ///
-    /// # Safety
-    ///
-    /// - As [`copy_slice`](Self::copy_slice).
-    #[inline(always)]
-    unsafe fn copy_slice_of_a(&mut self) {
         let (_, a_k) = Self::a_place();
         // Signed, so that a lane that is past the end has less than none.
         let a_left = self.k_left - a_k as i32;
+        self.a_to = self.a_to.moved((T::COPY_K * T::PITCH) as i32);
         for i in 0..Self::A_ROWS {
+            self.a_from[i as usize] = self.a_from[i as usize].offset(T::COPY_K.into());
             for k in (0..8).step_by(4) {
                 // SAFETY: the place is inside the stage. The element is inside A
                 // where the copy is valid: its row is, and k is below those that
                 // are left.
                 unsafe {
                     async_copy::copy(
-                        self.ring.a,
-                        self.a_to + k * T::PITCH + Self::a_row(i),
+                        self.a_to,
+                        k * T::PITCH + Self::a_row(i),
                         self.a_from[i as usize].offset(k.into()),
                         a_left > k as i32,
                     );
                 }
             }
-            self.a_from[i as usize] = self.a_from[i as usize].offset(T::COPY_K.into());
         }
-        self.a_to += T::COPY_K * T::PITCH;
-    }
-
-    /// Starts the thread's copies of the next k of B, where the engine
-    /// doesn't bring them.
-    ///
-    /// # Safety
-    ///
-    /// - As [`copy_slice`](Self::copy_slice).
-    #[inline(always)]
-    unsafe fn copy_slice_of_b(&mut self) {
         if !matches!(T::COPY_B, CopyB::Engine) {
             let width = b_width(T::COPY_B);
             let n = self.work.n;
             let column = self.column0 + warp::lane() * width;
+            self.b_from = self.b_from.offset(u64::from(T::COPY_K) * u64::from(n));
+            self.b_to = self.b_to.moved((T::COPY_K * T::BN) as i32);
             for line in 0..T::COPY_K / T::WARPS {
                 // Rows of B: every warp takes its own.
                 let k = line * T::WARPS;
                 let inside = self.k_left - (warp::index() as i32) > k as i32;
                 // Columns that are left; none where the row is outside.
-                let left = if inside && column < n { n - column } else { 0 };
+                let left = if matches!(T::COPY_B, CopyB::Shifted) {
+                    if inside { T::BN } else { 0 }
+                } else if inside && column < n {
+                    n - column
+                } else {
+                    0
+                };
                 let from = self.b_from.offset(u64::from(k) * u64::from(n));
                 for i in 0..T::BN / (32 * width) {
                     let at = i * 32 * width;
-                    let to = self.b_to + k * T::BN + at;
+                    let to = k * T::BN + at;
                     // SAFETY: the place is inside the stage. The elements are
                     // inside B where the copy is valid; with four at once, all
                     // are or none is, since rows are a multiple of four long.
                     unsafe {
                         if width == 4 {
-                            async_copy::copy_4(self.ring.b, to, from.offset(at.into()), left > at);
+                            async_copy::copy_4(self.b_to, to, from.offset(at.into()), left > at);
                         } else {
-                            async_copy::copy(self.ring.b, to, from.offset(at.into()), left > at);
+                            async_copy::copy(self.b_to, to, from.offset(at.into()), left > at);
                         }
                     }
                 }
             }
-            self.b_from = self.b_from.offset(u64::from(T::COPY_K) * u64::from(n));
-            self.b_to += T::COPY_K * T::BN;
         }
+        self.k_left -= T::COPY_K as i32;
     }
 
     /// Closes the stage and goes on to the next, and to the next segment where
@@ -718,8 +714,9 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
 ///
 /// - `factors` hold matrices of `work`'s sizes that nothing writes meanwhile.
 ///   With [`CopyB::Engine`] there is a `b_map`, of boxes of BK×BN, and K is not
-///   0. Unless B is copied 4 bytes at a time, N is a multiple of four and `b`
-///   and `c` start at multiples of 16 bytes.
+///   0. With [`CopyB::Shifted`] N is BN or more. Unless rows of B have
+///   [any length](CopyB::any_width), N is a multiple of four and `b` and `c`
+///   start at multiples of 16 bytes.
 /// - `c` holds M·N elements that nothing else touches meanwhile.
 /// - `parts` holds 2·BM·BN elements for each block, unless `work.share` is 0 or
 ///   the tiling is one for [clusters](Tiling::CLUSTERS).
@@ -767,8 +764,8 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
             "what groups have is added up with what blocks have"
         );
         assert!(
-            T::SOURCES <= MAX_SOURCES as u32,
-            "a thread holds one four of each source"
+            T::MAX_CLUSTER <= FOURS,
+            "each block of a cluster adds up some"
         );
         assert!(
             T::PITCH % 32 == 8,
@@ -806,6 +803,10 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
     }
     // Closes write-before-read of the barriers.
     thread::sync_threads();
+    if T::CLUSTERS && cluster::size() > 1 {
+        // For `add_up`, which waits.
+        cluster::arrive_relaxed();
+    }
     // All that is above touches this block's own memory alone.
     gpu::wait_for_launch_before();
 
@@ -818,10 +819,8 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
         // SAFETY: nobody has read or filled these stages yet.
         unsafe {
             producer.copy_by_engine();
-            producer.fill_a();
             for _ in 0..T::BK / T::COPY_K {
-                producer.copy_slice_of_b();
-                producer.k_left -= T::COPY_K as i32;
+                producer.copy_slice();
             }
             producer.finish_stage();
         }
@@ -868,9 +867,10 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
     // this is the one in which ptxas has the fewest clashes of register banks.
     let add_products = |sums: &mut [[f32; TN as usize]; TM as usize],
                         (a, b): &([f32; TM as usize], [f32; TN as usize])| {
-        for s in 0..TN as usize {
+        for i in 0..TN as usize {
+            let s = i / 4 * 4 + T::ORDER[i % 4];
             for r in 0..TM as usize {
-                let r = if s % 2 == 1 { TM as usize - 1 - r } else { r };
+                let r = if i % 2 == 1 { TM as usize - 1 - r } else { r };
                 sums[r][s] = math::fma(a[r], b[s], sums[r][s]);
             }
         }
@@ -1002,17 +1002,18 @@ unsafe fn store<T: Tiling, const A: usize, const B: usize, const STAGES: usize>(
     work: Work,
     tile: u32,
 ) {
-    let (row0, column0) = work.origin::<T>(tile);
+    let place = work.place::<T>(tile);
     // What adds up the parts reads four columns at a time, so a part has all of
     // its columns.
     let area = match work.piece::<T>(tile) {
         Some(piece) => Area {
             start: parts.offset(u64::from(piece) * u64::from(T::BM * T::BN)),
             pitch: T::BN,
-            rows: work.m - row0,
+            rows: work.m - place.row0,
             columns: T::BN,
+            skip: 0,
         },
-        None => Area::of_c(c, work, row0, column0),
+        None => Area::of_c::<T>(c, work, place),
     };
     let by_fours = area.by_fours::<T>();
     for (r, row) in sums.iter().enumerate() {
@@ -1050,24 +1051,36 @@ struct Area {
     rows: u32,
     /// Columns likewise.
     columns: u32,
+    /// Columns of those that are not written.
+    skip: u32,
 }
 
 impl Area {
     /// A tile's place in C.
     #[inline(always)]
-    fn of_c(c: GlobalMut<f32>, work: Work, row0: u32, column0: u32) -> Self {
+    fn of_c<T: Tiling>(c: GlobalMut<f32>, work: Work, place: Place) -> Self {
+        let Place {
+            row0,
+            column0,
+            skip,
+        } = place;
         Self {
             start: c.offset(u64::from(row0) * u64::from(work.n) + u64::from(column0)),
             pitch: work.n,
             rows: work.m - row0,
             columns: work.n - column0,
+            skip: if matches!(T::COPY_B, CopyB::Shifted) {
+                skip
+            } else {
+                0
+            },
         }
     }
 
     /// Whether rows begin at multiples of 16 bytes, and are whole fours long.
     #[inline(always)]
     fn by_fours<T: Tiling>(self) -> bool {
-        !matches!(T::COPY_B, CopyB::Any)
+        !T::COPY_B.any_width()
             || (self.pitch.is_multiple_of(4) && self.start.address().is_multiple_of(16))
     }
 
@@ -1094,9 +1107,9 @@ impl Area {
     ) {
         let (r, column) = (row_of(number), column_of(number));
         if by_fours {
-            if own_row + r < self.rows && own_column + column < self.columns {
-                let at =
-                    u64::from(own_row + r) * u64::from(self.pitch) + u64::from(own_column + column);
+            let column = own_column + column;
+            if own_row + r < self.rows && column >= self.skip && column < self.columns {
+                let at = u64::from(own_row + r) * u64::from(self.pitch) + u64::from(column);
                 // SAFETY: the four are inside, since rows are a multiple of four
                 // long, and aligned, since they begin at one of 16 bytes.
                 unsafe { self.start.store_4(at, four) };
@@ -1104,7 +1117,7 @@ impl Area {
             return;
         }
         let lane = warp::lane();
-        let slot = T::STAGES * T::TILE_B + warp::index() * WARP_STAGING + number % SLOTS * SLOT;
+        let slot = T::STAGING_AT + warp::index() * WARP_STAGING + number % SLOTS * SLOT;
         let (lane_row, lane_column) = (
             own_row % (4 * LANE_ROWS) / 4,
             own_column % (4 * LANE_COLUMNS),
@@ -1122,7 +1135,7 @@ impl Area {
             // SAFETY: as above; the warp has written the slot.
             let value = unsafe { ring_b.load(slot + line * LINE + lane) };
             let row = first + line * 4;
-            if row < self.rows && column < self.columns {
+            if row < self.rows && column >= self.skip && column < self.columns {
                 let at = u64::from(row) * u64::from(self.pitch) + u64::from(column);
                 // SAFETY: the element is inside, and one of the warp's.
                 unsafe { self.start.store(at, value) };
@@ -1143,14 +1156,17 @@ const fn fours_in_b<T: Tiling>() -> u32 {
 /// have for a tile, and writes them to C.
 ///
 /// Each thread puts its sums where the ring was, four of thread t of a group
-/// beside four of thread t + 1. Then each group of each block takes its share of
-/// the fours: it reads those that all have, in the order of their ranks, so that
-/// the same inputs give the same bits each time.
+/// beside four of thread t + 1. Each group then adds up its share of the fours
+/// over all groups. Of those, each block of the cluster owns some: the others
+/// write theirs into its shared memory, and it adds them up in the order of their
+/// ranks, so that the same inputs give the same bits each time.
 ///
 /// # Safety
 ///
 /// - As [`multiply`], for `c`.
 /// - Nobody uses the ring, and no copy into it is under way.
+/// - Where the cluster has more than one block, the thread has arrived at its
+///   barrier, and not waited.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "all of it is a thread's state")]
 unsafe fn add_up<T: Tiling, const A: usize, const B: usize, const STAGES: usize>(
@@ -1187,88 +1203,159 @@ unsafe fn add_up<T: Tiling, const A: usize, const B: usize, const STAGES: usize>
             }
         }
     }
-    let (rank, size) = (cluster::rank(), cluster::size());
     // Closes write-before-read.
+    thread::sync_threads();
+
+    // The four of a group of the block's, by its number in the share.
+    let of_group = |source: u32, i: u32| {
+        let number = source * FOURS + group * T::SHARE + i;
+        // SAFETY: the group's thread of this number has written the four.
+        unsafe {
+            if number < in_b {
+                ring.b.load_4(place(number))
+            } else {
+                ring.a.load_4(place(number - in_b))
+            }
+        }
+    };
+    let mut totals = [[0.0; 4]; FOURS as usize];
+    for i in 0..T::SHARE {
+        let mut total = of_group(0, i);
+        for source in 1..T::GROUPS {
+            add(&mut total, of_group(source, i));
+        }
+        totals[i as usize] = total;
+    }
+
+    let (rank, size) = (cluster::rank(), cluster::size());
+    // The fours of all shares are given out to the blocks, the first of each share
+    // first, so that every group has some of its block's.
+    let turn = |i: u32| i * T::GROUPS + group;
+    let owner = |i: u32| turn(i) * size / FOURS;
+    // Where the i-th four of the block that is the owner's so-many-th other lands.
+    let landing = |other: u32, i: u32, owner: u32| {
+        let first = (owner * FOURS).div_ceil(size);
+        let number = other * FOURS.div_ceil(size) + (turn(i) - first);
+        T::STAGES * T::TILE_B + (number * T::GROUP_THREADS + thread) * 4
+    };
     if size > 1 {
+        // Every block has begun.
+        cluster::wait();
+        for i in 0..T::SHARE {
+            let owner = owner(i);
+            if owner != rank {
+                let other = if rank < owner { rank } else { rank - 1 };
+                // SAFETY: the owner is below the cluster's size. The place is there
+                // for this thread's four alone.
+                unsafe {
+                    let to = ring.b.of_block(owner);
+                    to.store_4(landing(other, i, owner), totals[i as usize]);
+                }
+            }
+        }
+        // Closes write-before-read. No block ends while it is written to.
         cluster::sync();
-    } else {
+    } else if T::COPY_B.any_width() {
+        // Closes read-before-write: C goes through the ring.
         thread::sync_threads();
     }
 
-    let (row0, column0) = work.origin::<T>(tile);
-    let area = Area::of_c(c, work, row0, column0);
+    let area = Area::of_c::<T>(c, work, work.place::<T>(tile));
     let by_fours = area.by_fours::<T>();
-    let sources = size * T::GROUPS;
-    let share = rank * T::GROUPS + group;
-    let mut first = FOURS * share / sources;
-    let end = FOURS * (share + 1) / sources;
-    // The loads of several fours at once: each takes some hundred cycles.
-    let at_once = const { if T::SOURCES > 8 { 1 } else { 2 } };
-    while first < end {
-        let mut fours = [[[0.0; 4]; MAX_SOURCES]; 2];
-        for i in 0..at_once {
-            for source in 0..T::SOURCES {
-                if first + i < end && source < sources {
-                    let block = source / T::GROUPS;
-                    let number = source % T::GROUPS * FOURS + first + i;
-                    // SAFETY: the rank is below the cluster's size, and that block's
-                    // thread of this number has written the four.
-                    fours[i as usize][source as usize] = unsafe {
-                        match (number < in_b, size > 1) {
-                            (true, true) => ring.b.of_block(block).load_4(place(number)),
-                            (false, true) => ring.a.of_block(block).load_4(place(number - in_b)),
-                            (true, false) => ring.b.load_4(place(number)),
-                            (false, false) => ring.a.load_4(place(number - in_b)),
-                        }
-                    };
-                }
+    for i in 0..T::SHARE {
+        if owner(i) != rank {
+            continue;
+        }
+        let mut total = totals[i as usize];
+        for other in 0..T::MAX_CLUSTER - 1 {
+            if other < size - 1 {
+                // SAFETY: that block has written the four.
+                add(&mut total, unsafe {
+                    ring.b.load_4(landing(other, i, rank))
+                });
             }
         }
-        for i in 0..at_once {
-            let [mut total, ..] = fours[i as usize];
-            for four in &fours[i as usize][1..T::SOURCES as usize] {
-                for (sum, value) in total.iter_mut().zip(four) {
-                    *sum = math::add(*sum, *value);
-                }
-            }
-            let number = first + i;
-            if number < end {
-                // SAFETY: the caller promises C, and no other thread of the cluster
-                // has these elements.
-                unsafe {
-                    area.put::<T, B>(ring.b, by_fours, own_row, own_column, number, total);
-                }
-            }
+        let number = group * T::SHARE + i;
+        // SAFETY: the caller promises C, and no other thread of the cluster has
+        // these elements.
+        unsafe {
+            area.put::<T, B>(ring.b, by_fours, own_row, own_column, number, total);
         }
-        first += at_once;
-    }
-    // Closes read-before-end: a block's shared memory goes with it.
-    if size > 1 {
-        cluster::sync();
     }
 }
 
-/// Declares a tiling and a kernel of it that copies B by `cp.async`.
+#[inline(always)]
+fn add(total: &mut [f32; 4], four: [f32; 4]) {
+    // By reference: an array's own iterator would be memory.
+    for (sum, value) in total.iter_mut().zip(&four) {
+        *sum = math::add(*sum, *value);
+    }
+}
+
+/// Declares a tiling, a kernel of it, and on the host what
+/// [`schedule`](super::schedule) must know of it, as the tiling's `KERNEL`.
+///
+/// `by` names the tensor map of B that [`CopyB::Engine`] wants.
 macro_rules! persistent_kernel {
     (
         $(#[$meta:meta])*
         $tiling:ident: $rows:literal by $columns:literal warps, BK $bk:literal, $stages:literal stages,
         $(groups $groups:literal,)?
-        copy $copy:ident, split $split:literal, clusters of $clusters:literal,
+        copy $copy:ident $(by $map:ident)?, split $split:literal, columns $order:tt, clusters of $clusters:literal,
         $kernel:ident for $needs:literal, $blocks:literal resident
     ) => {
         $(#[$meta])*
         pub struct $tiling;
 
-        impl Tiling for $tiling {
+        impl $crate::gemm::persistent::Tiling for $tiling {
             const WARP_ROWS: u32 = $rows;
             const WARP_COLUMNS: u32 = $columns;
             const BK: u32 = $bk;
             const STAGES: u32 = $stages;
-            const COPY_B: CopyB = CopyB::$copy;
+            const COPY_B: $crate::gemm::persistent::CopyB = $crate::gemm::persistent::CopyB::$copy;
             const SPLIT: bool = $split;
+            const ORDER: [usize; 4] = $order;
             const MAX_CLUSTER: u32 = $clusters;
             $(const GROUPS: u32 = $groups;)?
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl $tiling {
+            /// The kernel, as schedules see it.
+            pub const KERNEL: $crate::gemm::schedule::Kernel = $crate::gemm::schedule::Kernel {
+                entry: &$kernel::ENTRY,
+                bm: <Self as $crate::gemm::persistent::Tiling>::BM,
+                bn: <Self as $crate::gemm::persistent::Tiling>::BN,
+                bk: $bk,
+                blocks: $blocks,
+                copy_b: $crate::gemm::persistent::CopyB::$copy,
+                launch: |grid, parts, shape, whole, share| {
+                    $(
+                        let $map = $crate::launch::TensorMapSpec {
+                            buffer: $crate::launch::Buffer::B,
+                            rows: shape.k(),
+                            columns: shape.n(),
+                            box_rows: $bk,
+                            box_columns: <Self as $crate::gemm::persistent::Tiling>::BN,
+                        };
+                    )?
+                    $kernel::launch(
+                        grid,
+                        $crate::launch::Dim3::x(<Self as $crate::gemm::persistent::Tiling>::THREADS),
+                        $($map,)?
+                        $crate::launch::Buffer::A,
+                        $crate::launch::Buffer::B,
+                        $crate::launch::Buffer::C,
+                        parts,
+                        shape.m(),
+                        shape.n(),
+                        shape.k(),
+                        1.0,
+                        whole,
+                        share,
+                    )
+                },
+            };
         }
 
         kernel! {
@@ -1282,6 +1369,7 @@ macro_rules! persistent_kernel {
                 m: u32, n: u32, k: u32, scale: f32, whole: u32, share: u32,
             )
             needs($needs)
+            $(tensor_maps($map))?
             launch_bounds($tiling::THREADS, $blocks)
             clusters(if $clusters > 1 { $clusters } else { 1 })
             start(itself)
@@ -1294,7 +1382,8 @@ macro_rules! persistent_kernel {
             }
             {
                 let ring = Ring { a: tiles_a, b: tiles_b, full, empty };
-                let factors = Factors { a, b, b_map: None };
+                let b_map = None$(.or(Some($map)))?;
+                let factors = Factors { a, b, b_map };
                 let work = Work { m, n, k, whole, share };
                 // SAFETY: the caller's promise.
                 unsafe { multiply::<$tiling, _, _, _>(ring, factors, c, parts, scale, work) };
@@ -1305,74 +1394,37 @@ macro_rules! persistent_kernel {
 pub(super) use persistent_kernel;
 
 persistent_kernel! {
-    /// Tiles of 128×256 for any N.
-    LargeAny: 4 by 2 warps, BK 32, 4 stages, copy Any, split true, clusters of 0,
+    /// Tiles of 128×256 for N of 256 or more.
+    LargeAny: 4 by 2 warps, BK 32, 4 stages, copy Shifted, split false, columns [0, 2, 1, 3], clusters of 0,
     gemm_persistent_128x256_any for "sm_80", 1 resident
 }
 persistent_kernel! {
     /// Tiles of 128×256 for N a multiple of four.
-    LargeWide: 4 by 2 warps, BK 32, 4 stages, copy Wide, split true, clusters of 0,
+    LargeWide: 4 by 2 warps, BK 32, 4 stages, copy Wide, split false, columns [0, 1, 2, 3], clusters of 0,
     gemm_persistent_128x256_wide for "sm_80", 1 resident
 }
 persistent_kernel! {
     /// Tiles of 128×128 for any N, two blocks on a multiprocessor.
-    MediumAny: 4 by 1 warps, BK 16, 4 stages, copy Any, split true, clusters of 0,
+    MediumAny: 4 by 1 warps, BK 16, 4 stages, copy Any, split false, columns [0, 2, 1, 3], clusters of 0,
     gemm_persistent_128x128_any for "sm_80", 2 resident
 }
 persistent_kernel! {
     /// Tiles of 64×128 for any N, four blocks on a multiprocessor.
-    SmallAny: 2 by 1 warps, BK 16, 4 stages, copy Any, split true, clusters of 0,
+    SmallAny: 2 by 1 warps, BK 16, 4 stages, copy Any, split false, columns [0, 2, 1, 3], clusters of 0,
     gemm_persistent_64x128_any for "sm_80", 4 resident
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) use table::VARIANTS;
-#[cfg(not(target_arch = "nvptx64"))]
-pub(super) use table::{LARGE_ANY, LARGE_WIDE, MEDIUM_ANY, SMALL_ANY, kernel_of};
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
     use super::*;
-    use crate::gemm::schedule::Kernel;
     use crate::gemm::{ElementType::F32, Variant};
-    use crate::launch::{Buffer, ComputeCapability, Dim3, Target};
+    use crate::launch::{ComputeCapability, Target};
 
-    /// The [`Kernel`] of a tiling.
-    macro_rules! kernel_of {
-        ($tiling:ident, $kernel:ident, $blocks:literal) => {
-            Kernel {
-                entry: &$kernel::ENTRY,
-                bm: $tiling::BM,
-                bn: $tiling::BN,
-                bk: $tiling::BK,
-                blocks: $blocks,
-                columns: $crate::gemm::persistent::b_width($tiling::COPY_B),
-                empty_k: true,
-                launch: |grid, parts, shape, whole, share| {
-                    $kernel::launch(
-                        grid,
-                        Dim3::x($tiling::THREADS),
-                        Buffer::A,
-                        Buffer::B,
-                        Buffer::C,
-                        parts,
-                        shape.m(),
-                        shape.n(),
-                        shape.k(),
-                        1.0,
-                        whole,
-                        share,
-                    )
-                },
-            }
-        };
-    }
-    pub(in crate::gemm) use kernel_of;
-
-    pub const LARGE_ANY: Kernel = kernel_of!(LargeAny, gemm_persistent_128x256_any, 1);
-    pub const LARGE_WIDE: Kernel = kernel_of!(LargeWide, gemm_persistent_128x256_wide, 1);
-    pub const MEDIUM_ANY: Kernel = kernel_of!(MediumAny, gemm_persistent_128x128_any, 2);
-    pub const SMALL_ANY: Kernel = kernel_of!(SmallAny, gemm_persistent_64x128_any, 4);
+    const KERNELS: &[&crate::gemm::schedule::Kernel] =
+        &[&LargeWide::KERNEL, &LargeAny::KERNEL, &MediumAny::KERNEL];
 
     pub const VARIANTS: &[Variant] = &[Variant {
         name: "persistent",
@@ -1384,14 +1436,14 @@ mod table {
         min_compute_capability: ComputeCapability::new(8, 0),
         needs: Target::parse("sm_80"),
         overlapping_writes: false,
-        entries: &[LARGE_ANY.entry, LARGE_WIDE.entry, MEDIUM_ANY.entry],
+        entries: &[
+            LargeAny::KERNEL.entry,
+            LargeWide::KERNEL.entry,
+            MediumAny::KERNEL.entry,
+        ],
         plan: |shape, limits| {
-            let kernels = [&LARGE_WIDE, &LARGE_ANY, &MEDIUM_ANY];
-            let kernel = kernels
-                .into_iter()
-                .find(|kernel| kernel.takes(shape, limits));
-            let kernel = kernel.unwrap_or(&MEDIUM_ANY);
-            kernel.whole(shape, limits)
+            let kernel = KERNELS.iter().find(|kernel| kernel.takes(shape, limits));
+            kernel.unwrap_or(&&MediumAny::KERNEL).whole(shape, limits)
         },
     }];
 }

@@ -21,6 +21,7 @@
 //! other. They are good for comparing schedules, not for promises: caches,
 //! clocks and memory are not in the model.
 
+use super::persistent::CopyB;
 use super::{Shape, split_k, stream_k};
 use crate::launch::{Buffer, DeviceLimits, Dim3, Entry, Launch, Plan, PlanError, Target};
 use crate::launch::{MAX_GRID_X, MAX_GRID_Y};
@@ -28,6 +29,9 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::string::String;
 use std::vec::Vec;
+
+/// The copy engine counts rows and columns in signed numbers.
+const MAX_COORDINATE: u32 = i32::MAX as u32;
 
 /// A kernel of the family, as schedules see it.
 #[derive(Debug)]
@@ -42,10 +46,8 @@ pub struct Kernel {
     pub bk: u32,
     /// Blocks that fit on a multiprocessor.
     pub blocks: u32,
-    /// What N must be a multiple of.
-    pub columns: u32,
-    /// Whether it takes K = 0.
-    pub empty_k: bool,
+    /// How it copies B, which says what shapes it takes.
+    pub copy_b: CopyB,
     /// A launch: grid, the parts' buffer, shape, whole tiles, share.
     pub launch: fn(Dim3, Buffer, Shape, u32, u32) -> Launch,
 }
@@ -56,8 +58,12 @@ impl Kernel {
     pub fn takes(&self, shape: Shape, limits: &DeviceLimits) -> bool {
         limits.code.has(self.entry.needs)
             && self.entry.dynamic_shared_bytes <= limits.max_shared_bytes_per_block
-            && shape.n().is_multiple_of(self.columns)
-            && (self.empty_k || shape.k() > 0)
+            && (self.copy_b.any_width() || shape.n().is_multiple_of(4))
+            && match self.copy_b {
+                CopyB::Engine => shape.k() > 0 && shape.n().max(shape.k()) <= MAX_COORDINATE,
+                CopyB::Shifted => shape.n() >= self.bn,
+                CopyB::Wide | CopyB::Any => true,
+            }
     }
 
     /// Whether its blocks share tiles in clusters.
@@ -543,6 +549,16 @@ mod tests {
                 let sizes = kernel.entry.max_cluster as usize - 1;
                 assert_eq!(cost.clusters.len(), sizes, "{}", kernel.entry.name);
             }
+        }
+    }
+
+    /// The variants' entries are those that the builder gives their launch bounds.
+    #[test]
+    fn auto_names_every_kernel() {
+        let auto = &crate::gemm::auto::VARIANTS[0];
+        for kernel in kernels() {
+            let named = auto.entries.iter().any(|e| e.name == kernel.entry.name);
+            assert!(named, "{}", kernel.entry.name);
         }
     }
 

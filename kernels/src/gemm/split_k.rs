@@ -18,58 +18,57 @@
 //!
 //! ```text
 //!            K →
-//!  block 0  ├─────────┤ stages: groups 0 1 2 3 │ 0 1 2 3 │ …  → shared memory ─┐ each group of
-//!  block 1            ├─────────┤         0 1 2 3 │ 0 1 2 3 │ … → shared memory ─┘ each block adds up
-//!                                                                               its share of the tile
+//!  block 0  ├─────────┤ stages: groups 0 1 2 3 │ 0 1 2 3 │ … → groups added up ─┬→ left half of the
+//!                                                                      ╲╱       tile: 0 adds what
+//!                                                                      ╱╲       1 wrote there
+//!  block 1            ├─────────┤         0 1 2 3 │ 0 1 2 3 │ … → groups added up ─┴→ right half: 1
 //! ```
 //!
-//! In the end all sums lie in shared memory, where the ring was. Each group of
-//! each block adds up its share of the tile: it reads what all have, also those of
-//! the other blocks, in a fixed order. So the same inputs give the same bits each
-//! time. A block has a multiprocessor for itself: of several, the hardware would
-//! put some on one multiprocessor and leave others empty, since blocks of the next
-//! launch start as soon as there is room. It computes for one tile, so what is copied ahead stays within it.
+//! In the end the groups' sums lie in shared memory, where the ring was, and each
+//! group adds up a share of the tile. Of a cluster, each block owns a part of the
+//! tile: the others write theirs into its shared memory, and it adds them to its
+//! own in the order of their ranks. So the same inputs give the same bits each
+//! time. (Reading what the others have took 1.3 µs longer: what is written need not
+//! come back, and one barrier does in the end where there were two.)
+//!
+//! A block has a multiprocessor for itself: of several, the hardware would put some
+//! on one multiprocessor and leave others empty, since blocks of the next launch
+//! start as soon as there is room. It computes for one tile, so what is copied
+//! ahead stays within it.
 
 #![cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90"))]
 
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-use super::persistent::CopyB;
 use super::persistent::{Factors, Ring, Tiling, Work, multiply, persistent_kernel};
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-use super::tma::tma_kernel;
 use crate::gpu::{Barrier, Global, GlobalMut};
 
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-tma_kernel! {
-    /// Tiles of 128×128, two groups, B by the copy engine.
-    MediumTma: 4 by 1 warps, BK 32, 4 stages, groups 2, split false, clusters of 4,
-    gemm_split_k_128x128, 1 resident
-}
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-tma_kernel! {
-    /// Tiles of 64×128, four groups, B by the copy engine.
-    SmallTma: 2 by 1 warps, BK 64, 4 stages, groups 4, split false, clusters of 2,
-    gemm_split_k_64x128, 1 resident
-}
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-tma_kernel! {
-    /// Tiles of 32×128, four groups, B by the copy engine.
-    TinyTma: 1 by 1 warps, BK 64, 4 stages, groups 4, split false, clusters of 4,
-    gemm_split_k_32x128, 1 resident
+persistent_kernel! {
+    /// Tiles of 128×128, two groups.
+    Medium: 4 by 1 warps, BK 32, 4 stages, groups 2, copy Engine by b_map, split false, columns [0, 2, 1, 3], clusters of 4,
+    gemm_split_k_128x128 for "sm_90", 1 resident
 }
 persistent_kernel! {
-    /// Tiles of 128×128, two groups, for any N.
-    MediumAny: 4 by 1 warps, BK 32, 4 stages, groups 2, copy Any, split false, clusters of 4,
+    /// Tiles of 64×128, four groups.
+    Small: 2 by 1 warps, BK 64, 4 stages, groups 4, copy Engine by b_map, split false, columns [0, 2, 1, 3], clusters of 2,
+    gemm_split_k_64x128 for "sm_90", 1 resident
+}
+persistent_kernel! {
+    /// Tiles of 32×128, eight groups.
+    Tiny: 1 by 1 warps, BK 64, 4 stages, groups 8, copy Engine by b_map, split false, columns [0, 2, 1, 3], clusters of 8,
+    gemm_split_k_32x128 for "sm_90", 1 resident
+}
+persistent_kernel! {
+    /// Tiles of 128×128, two groups, for N of 128 or more.
+    MediumAny: 4 by 1 warps, BK 32, 4 stages, groups 2, copy Shifted, split false, columns [0, 2, 1, 3], clusters of 4,
     gemm_split_k_128x128_any for "sm_90", 1 resident
 }
 persistent_kernel! {
-    /// Tiles of 64×128, four groups, for any N.
-    SmallAny: 2 by 1 warps, BK 64, 4 stages, groups 4, copy Any, split false, clusters of 2,
+    /// Tiles of 64×128, four groups, for N of 128 or more.
+    SmallAny: 2 by 1 warps, BK 64, 4 stages, groups 4, copy Shifted, split false, columns [0, 2, 1, 3], clusters of 2,
     gemm_split_k_64x128_any for "sm_90", 1 resident
 }
 persistent_kernel! {
-    /// Tiles of 32×128, four groups, for any N.
-    TinyAny: 1 by 1 warps, BK 64, 4 stages, groups 4, copy Any, split false, clusters of 4,
+    /// Tiles of 32×128, eight groups, for N of 128 or more.
+    TinyAny: 1 by 1 warps, BK 64, 4 stages, groups 8, copy Shifted, split false, columns [0, 2, 1, 3], clusters of 8,
     gemm_split_k_32x128_any for "sm_90", 1 resident
 }
 
@@ -79,31 +78,26 @@ pub(super) use table::{KERNELS, VARIANTS};
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
     use super::*;
-    use crate::gemm::persistent::kernel_of;
+    use crate::gemm::persistent::MediumAny as Anything;
     use crate::gemm::schedule::{self, Kernel, Schedule};
-    use crate::gemm::tma::tma_kernel_of;
     use crate::gemm::{ElementType::F32, Variant};
-    use crate::launch::{Buffer, ComputeCapability, Dim3, Target, TensorMapSpec};
-
-    const MEDIUM_TMA: Kernel = tma_kernel_of!(MediumTma, gemm_split_k_128x128, 1);
-    const SMALL_TMA: Kernel = tma_kernel_of!(SmallTma, gemm_split_k_64x128, 1);
-    const TINY_TMA: Kernel = tma_kernel_of!(TinyTma, gemm_split_k_32x128, 1);
-    const MEDIUM_ANY: Kernel = kernel_of!(MediumAny, gemm_split_k_128x128_any, 1);
-    const SMALL_ANY: Kernel = kernel_of!(SmallAny, gemm_split_k_64x128_any, 1);
-    const TINY_ANY: Kernel = kernel_of!(TinyAny, gemm_split_k_32x128_any, 1);
+    use crate::launch::{ComputeCapability, Target};
 
     /// Every kernel.
     pub const KERNELS: &[&Kernel] = &[
-        &MEDIUM_TMA,
-        &SMALL_TMA,
-        &TINY_TMA,
-        &MEDIUM_ANY,
-        &SMALL_ANY,
-        &TINY_ANY,
+        &Medium::KERNEL,
+        &Small::KERNEL,
+        &Tiny::KERNEL,
+        &MediumAny::KERNEL,
+        &SmallAny::KERNEL,
+        &TinyAny::KERNEL,
     ];
 
-    /// A variant of two kernels whose blocks share tiles in clusters: one that
-    /// copies B by the engine, and one for any N.
+    /// What serves where N is less than a tile.
+    const LAST: &Kernel = &Anything::KERNEL;
+
+    /// A variant of two kernels whose blocks share tiles in clusters: one for N a
+    /// multiple of four, and one for N as wide as a tile.
     macro_rules! variant {
         ($name:literal, $summary:literal, $kernels:expr) => {
             Variant {
@@ -117,15 +111,16 @@ mod table {
                 needs: Target::parse("sm_90"),
                 overlapping_writes: false,
                 entries: &{
-                    let [tma, any] = $kernels;
-                    [tma.entry, any.entry]
+                    let [four, any] = $kernels;
+                    [four.entry, any.entry, LAST.entry]
                 },
-                // The copy engine wants whole groups of four columns.
                 plan: |shape, limits| {
-                    let [tma, any] = $kernels;
-                    let kernel = if tma.takes(shape, limits) { tma } else { any };
-                    let schedules = Schedule::all(kernel, shape, limits);
-                    schedule::fastest(schedules, kernel, shape, limits)
+                    let mut kernels = $kernels.into_iter();
+                    let kernel = kernels.find(|kernel| kernel.takes(shape, limits));
+                    let schedules = kernel
+                        .into_iter()
+                        .flat_map(|kernel| Schedule::all(kernel, shape, limits));
+                    schedule::fastest(schedules, LAST, shape, limits)
                 },
             }
         };
@@ -135,17 +130,17 @@ mod table {
         variant!(
             "split_k_medium",
             "tiles of 128×128, K shared by two groups of warps and the blocks of a cluster",
-            [&MEDIUM_TMA, &MEDIUM_ANY]
+            [&Medium::KERNEL, &MediumAny::KERNEL]
         ),
         variant!(
             "split_k_small",
             "tiles of 64×128, K shared by four groups of warps and the blocks of a cluster",
-            [&SMALL_TMA, &SMALL_ANY]
+            [&Small::KERNEL, &SmallAny::KERNEL]
         ),
         variant!(
             "split_k_tiny",
-            "tiles of 32×128, K shared by four groups of warps and the blocks of a cluster",
-            [&TINY_TMA, &TINY_ANY]
+            "tiles of 32×128, K shared by eight groups of warps and the blocks of a cluster",
+            [&Tiny::KERNEL, &TinyAny::KERNEL]
         ),
     ];
 }

@@ -28,7 +28,7 @@
 
 #![cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_80"))]
 
-use super::persistent::origin;
+use super::persistent::{Place, place};
 use crate::gpu::{Global, GlobalMut, Shared, math, thread};
 
 /// Threads in a block that adds up parts.
@@ -47,6 +47,8 @@ struct Parts {
     bn: u32,
     /// Steps of a tile.
     steps: u32,
+    /// The last column in which a tile may begin.
+    last: u32,
     /// The first tile that was streamed.
     whole: u32,
     /// Steps that each block took.
@@ -87,7 +89,12 @@ unsafe fn add_parts(held: Shared<f32, HELD>, from: Global<f32>, c: GlobalMut<f32
     if first == last {
         return;
     }
-    let (row0, column0) = origin(parts.whole + streamed, parts.m, parts.n, bm, bn);
+    let tile = parts.whole + streamed;
+    let Place {
+        row0,
+        column0,
+        skip,
+    } = place(tile, parts.m, parts.n, bm, bn, parts.last);
     let (row, column) = (row0 + element / bn, column0 + element % bn);
     // Blocks whose parts this team adds up: none where the elements lie outside
     // C, which has no parts there.
@@ -154,7 +161,16 @@ unsafe fn add_parts(held: Shared<f32, HELD>, from: Global<f32>, c: GlobalMut<f32
     // SAFETY: the caller promises C, and no other thread has these elements.
     unsafe {
         let mut c = c.matrix(parts.m, parts.n);
-        c.put_4(row, column, sums);
+        if element % bn >= skip {
+            c.put_4(row, column, sums);
+        } else {
+            // The tile before this one writes the first columns.
+            for (i, sum) in (0..).zip(&sums) {
+                if element % bn + i >= skip {
+                    c.put(row, column + i, *sum);
+                }
+            }
+        }
     }
 }
 
@@ -164,15 +180,15 @@ kernel! {
     /// # Safety
     ///
     /// - `parts` holds what a launch with these `whole` and `share` left there,
-    ///   of tiles of `bm`×`bn` and `steps` steps. It starts at a multiple of 16
-    ///   bytes.
+    ///   of tiles of `bm`×`bn` and `steps` steps, none of which begins right of
+    ///   column `last`. It starts at a multiple of 16 bytes.
     /// - `c` points at m·n elements that nothing else touches meanwhile.
     /// - `bn` is a multiple of four, and `bm`·`bn` of 512. `teams` is 1, 2, 4
     ///   or 8. None of them is zero, nor are `steps` and `share`.
     /// - Blocks have [`THREADS`] threads along x. There are `bm`·`bn`·`teams` / 512
     ///   along x, for each streamed tile along y.
     pub unsafe fn gemm_add_parts(
-        parts: Global<f32>, c: GlobalMut<f32>, m: u32, n: u32, bm: u32, bn: u32,
+        parts: Global<f32>, c: GlobalMut<f32>, m: u32, n: u32, bm: u32, bn: u32, last: u32,
         steps: u32, whole: u32, share: u32, teams: u32,
     )
     needs("sm_80")
@@ -181,7 +197,7 @@ kernel! {
     backends(Nvptx)
     shared { held: [f32; HELD] }
     {
-        let made = Parts { m, n, bm, bn, steps, whole, share, teams };
+        let made = Parts { m, n, bm, bn, last, steps, whole, share, teams };
         // SAFETY: the caller's promise.
         unsafe { add_parts(held, parts, c, made) };
     }
@@ -193,9 +209,9 @@ pub(super) use table::{KERNELS, VARIANTS, plan};
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
     use super::{THREADS, gemm_add_parts};
-    use crate::gemm::persistent::{LARGE_ANY, LARGE_WIDE, MEDIUM_ANY, SMALL_ANY};
+    use crate::gemm::persistent::{LargeAny, LargeWide, MediumAny, SmallAny};
     use crate::gemm::schedule::{self, Kernel, Schedule};
-    use crate::gemm::tma::{LARGE_TMA, MEDIUM_TMA};
+    use crate::gemm::tma::{LargeTma, MediumTma};
     use crate::gemm::{ElementType::F32, Shape, Variant};
     use crate::launch::{Buffer, ComputeCapability, Dim3, Entry, Plan, Target};
 
@@ -236,6 +252,7 @@ mod table {
                     shape.n(),
                     kernel.bm,
                     kernel.bn,
+                    kernel.copy_b.last_column(shape.n(), kernel.bn),
                     steps,
                     whole,
                     share,
@@ -245,28 +262,33 @@ mod table {
         }
     }
 
-    const LARGE: &[&Kernel] = &[&LARGE_TMA, &LARGE_WIDE, &LARGE_ANY, &MEDIUM_ANY];
-    const MEDIUM: &[&Kernel] = &[&MEDIUM_TMA, &MEDIUM_ANY];
-    const SMALL: &[&Kernel] = &[&SMALL_ANY];
+    const LARGE: &[&Kernel] = &[
+        &LargeTma::KERNEL,
+        &LargeWide::KERNEL,
+        &LargeAny::KERNEL,
+        &MediumAny::KERNEL,
+    ];
+    const MEDIUM: &[&Kernel] = &[&MediumTma::KERNEL, &MediumAny::KERNEL];
+    const SMALL: &[&Kernel] = &[&SmallAny::KERNEL];
     /// Every kernel whose last round can be streamed.
     pub const KERNELS: &[&Kernel] = &[
-        &LARGE_TMA,
-        &LARGE_WIDE,
-        &LARGE_ANY,
-        &MEDIUM_TMA,
-        &MEDIUM_ANY,
-        &SMALL_ANY,
+        &LargeTma::KERNEL,
+        &LargeWide::KERNEL,
+        &LargeAny::KERNEL,
+        &MediumTma::KERNEL,
+        &MediumAny::KERNEL,
+        &SmallAny::KERNEL,
     ];
 
-    const ENTRIES: &[&Entry] = &[
-        LARGE_TMA.entry,
-        LARGE_WIDE.entry,
-        LARGE_ANY.entry,
-        MEDIUM_TMA.entry,
-        MEDIUM_ANY.entry,
-        SMALL_ANY.entry,
-        &gemm_add_parts::ENTRY,
-    ];
+    const ENTRIES: [&Entry; KERNELS.len() + 1] = {
+        let mut entries = [&gemm_add_parts::ENTRY; KERNELS.len() + 1];
+        let mut i = 0;
+        while i < KERNELS.len() {
+            entries[i] = KERNELS[i].entry;
+            i += 1;
+        }
+        entries
+    };
 
     macro_rules! variant {
         ($name:literal, $summary:literal, $kernels:expr, first $first:expr) => {
@@ -280,7 +302,7 @@ mod table {
                 min_compute_capability: ComputeCapability::new(8, 0),
                 needs: Target::parse("sm_80"),
                 overlapping_writes: false,
-                entries: ENTRIES,
+                entries: &ENTRIES,
                 // The large tiles want the shared memory of Hopper, and some
                 // kernels a feature or a width: the first that takes the shape
                 // is used, or the fastest of all.
@@ -289,7 +311,7 @@ mod table {
                     let schedules = fitting
                         .take($first)
                         .flat_map(|kernel| Schedule::all(kernel, shape, limits));
-                    schedule::fastest(schedules, &SMALL_ANY, shape, limits)
+                    schedule::fastest(schedules, &SmallAny::KERNEL, shape, limits)
                 },
             }
         };

@@ -10,7 +10,7 @@
 ///     ///
 ///     /// - What the launch must promise.
 ///     pub unsafe fn name(a: Global<f32>, c: GlobalMut<f32>, n: u32)
-///     needs("sm_90a")                 // target whose features it uses
+///     needs("sm_90")                  // target whose features it uses
 ///     tensor_maps(b)                  // matrices for the copy engine
 ///     launch_bounds(256)              // most threads a block may have
 ///     clusters(8)                     // most blocks of a cluster

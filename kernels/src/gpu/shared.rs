@@ -49,6 +49,18 @@ impl<T, const N: usize> Shared<T, N> {
     pub(super) fn address_of(self, i: u32) -> backend::SharedAddress {
         backend::shared_element::<T>(self.base, i)
     }
+
+    /// The array's elements counted from element `elements` on, which may lie
+    /// outside: only what is accessed must be inside.
+    #[cfg(not(feature = "rust-cuda"))]
+    #[inline(always)]
+    pub(crate) fn moved(self, elements: i32) -> Self {
+        let bytes = elements * size_of::<T>() as i32;
+        Self {
+            base: self.base.wrapping_add_signed(bytes.into()),
+            element: PhantomData,
+        }
+    }
 }
 
 impl<T: Element, const N: usize> Shared<T, N> {

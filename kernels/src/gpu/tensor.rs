@@ -1,6 +1,6 @@
 //! The copy engine (TMA): boxes of a matrix, by one thread's one instruction.
 //!
-//! Needs code for `sm_90a`.
+//! Needs code for `sm_90` or later.
 
 use super::{BarrierAt, Element, Shared, backend};
 
