@@ -4,12 +4,15 @@
 mod common;
 
 use common::{clean, index_coded, random};
-use kernels::gemm::{self, Shape, Variant};
+use kernels::gemm::{self, Shape, Variant, schedule};
 use kernels::gpu::{Global, GlobalMut, math, thread};
 use kernels::launch::{Buffer, Dim3, Plan};
 use kernels::{kernel, reference, vecadd};
 use proptest::prelude::*;
-use simulator::{FaultKind, Operands, Options, Report, SimulationError, run, simulate};
+use simulator::{
+    Architecture, FaultKind, Operands, Options, Report, SimulationError, run, simulate,
+};
+use std::collections::BTreeSet;
 
 fn shape(m: u64, n: u64, k: u64) -> Shape {
     Shape::new(m, n, k).expect("a small shape")
@@ -116,6 +119,50 @@ fn a_size_that_no_tile_divides() {
                 .zip(&product)
                 .all(|(&c, &p)| f64::from(c) == p)
         );
+    }
+}
+
+/// Every way of every kernel of the schedules, also those that no variant would
+/// take here: all sizes of clusters, streamed tiles, tiles moved left.
+#[test]
+fn every_schedule() {
+    let limits = Architecture::SM_90.limits();
+    let mut seen = BTreeSet::new();
+    // Eight steps of the deepest kernel, one column past two tiles, and a
+    // multiple of four.
+    for shape in [shape(33, 132, 456), shape(33, 131, 455), shape(65, 257, 70)] {
+        let (a, b) = (
+            index_coded(shape.a_elements(), 1),
+            index_coded(shape.b_elements(), 5),
+        );
+        let (product, _) = reference_product(shape, &a, &b);
+        for schedule in schedule::candidates(shape, &limits) {
+            let plan = schedule.plan(shape, &limits).expect("a few tiles");
+            let operands = Operands {
+                a: &a,
+                b: &b,
+                c_elements: product.len(),
+                shape: Some(shape),
+            };
+            let report = clean(run(&plan, operands, &Options::default()));
+            let wrong = (0..product.len()).find(|&i| f64::from(report.c[i]) != product[i]);
+            assert_eq!(wrong, None, "{schedule} {shape}");
+            seen.insert(schedule.to_string());
+        }
+    }
+    for kernel in schedule::kernels() {
+        let sizes = 1..=kernel.entry.max_cluster;
+        let ways: Vec<String> = if kernel.clusters() {
+            sizes
+                .map(|blocks| format!("clusters of {blocks}"))
+                .collect()
+        } else {
+            vec!["whole tiles".into(), "streamed".into()]
+        };
+        for way in ways {
+            let name = format!("{}, {way}", kernel.entry.name);
+            assert!(seen.contains(&name), "{name}");
+        }
     }
 }
 

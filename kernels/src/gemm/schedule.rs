@@ -528,8 +528,10 @@ impl fmt::Display for Costs {
 
 #[cfg(test)]
 mod tests {
-    use super::{Costs, TUNED, kernels};
-    use crate::launch::Target;
+    use super::{Costs, MAX_COORDINATE, TUNED, candidates, kernels};
+    use crate::gemm::Shape;
+    use crate::gemm::persistent::CopyB;
+    use crate::launch::{ComputeCapability, DeviceLimits, Target};
     use std::string::ToString;
 
     #[test]
@@ -550,6 +552,27 @@ mod tests {
                 assert_eq!(cost.clusters.len(), sizes, "{}", kernel.entry.name);
             }
         }
+    }
+
+    #[test]
+    fn the_engine_counts_in_signed_numbers() {
+        let limits = DeviceLimits {
+            compute_capability: ComputeCapability::new(9, 0),
+            code: Target::parse("sm_90a"),
+            multiprocessors: 132,
+            max_threads_per_block: 1024,
+            max_shared_bytes_per_block: 232_448,
+            active_clusters: std::vec::Vec::new(),
+        };
+        let by_engine = |n: u64, k: u64| {
+            let shape = Shape::new(2, n, k).unwrap();
+            let all = candidates(shape, &limits);
+            assert!(!all.is_empty());
+            all.iter().any(|s| s.kernel.copy_b == CopyB::Engine)
+        };
+        let most = u64::from(MAX_COORDINATE);
+        assert!(by_engine(most / 4 * 4, 4) && by_engine(4, most));
+        assert!(!by_engine(most / 4 * 4 + 4, 4) && !by_engine(4, most + 1));
     }
 
     /// The variants' entries are those that the builder gives their launch bounds.
