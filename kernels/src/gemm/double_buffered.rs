@@ -156,7 +156,6 @@ kernel! {
         a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>, m: u32, n: u32, k: u32,
     )
     launch_bounds(THREADS)
-    backends(Nvptx)
     shared { tiles_a: [f32; TILES_A], tiles_b: [f32; TILES_B] }
     {
         // SAFETY: the caller promises matrices of these sizes.

@@ -33,13 +33,13 @@
 pub mod async_copy;
 #[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod auto;
-#[cfg(not(any(feature = "rust-cuda", plain)))]
+#[cfg(not(plain))]
 pub mod double_buffered;
 #[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod matrix_vector;
 #[cfg(not(register_tiles))]
 pub mod naive;
-#[cfg(not(any(feature = "rust-cuda", register_tiles)))]
+#[cfg(not(register_tiles))]
 pub mod naive_uncoalesced;
 #[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod persistent;
@@ -49,15 +49,15 @@ pub mod schedule;
 pub mod split_k;
 #[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod stream_k;
-#[cfg(not(any(feature = "rust-cuda", plain)))]
+#[cfg(not(plain))]
 pub mod thread_tile_1d;
-#[cfg(not(any(feature = "rust-cuda", plain)))]
+#[cfg(not(plain))]
 pub mod thread_tile_2d;
 #[cfg(not(register_tiles))]
 pub mod tiled;
 #[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod tma;
-#[cfg(not(any(feature = "rust-cuda", plain)))]
+#[cfg(not(plain))]
 pub mod vectorized;
 #[cfg(not(any(feature = "rust-cuda", plain)))]
 pub mod warp_tile;
@@ -72,17 +72,12 @@ mod table {
 
     /// Every variant, slowest idea first. One line for each file.
     const ALL: &[&[Variant]] = &[
-        #[cfg(not(feature = "rust-cuda"))]
         super::naive_uncoalesced::VARIANTS,
         super::naive::VARIANTS,
         super::tiled::VARIANTS,
-        #[cfg(not(feature = "rust-cuda"))]
         super::thread_tile_1d::VARIANTS,
-        #[cfg(not(feature = "rust-cuda"))]
         super::thread_tile_2d::VARIANTS,
-        #[cfg(not(feature = "rust-cuda"))]
         super::vectorized::VARIANTS,
-        #[cfg(not(feature = "rust-cuda"))]
         super::double_buffered::VARIANTS,
         #[cfg(not(feature = "rust-cuda"))]
         super::async_copy::VARIANTS,

@@ -131,7 +131,6 @@ kernel! {
         a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>, m: u32, n: u32, k: u32,
     )
     launch_bounds(THREADS)
-    backends(Nvptx)
     shared { tile_a: [f32; TILE_A], tile_b: [f32; TILE_B] }
     {
         // SAFETY: the caller promises matrices of these sizes.
