@@ -462,12 +462,17 @@ impl Builder {
 
 /// `<cargo's target folder>/ptx`, found from a build script's `OUT_DIR`.
 ///
-/// cargo marks its target folder with `CACHEDIR.TAG`. Where no folder above has it, `out` itself
-/// serves.
+/// cargo marks a target folder that it makes with `CACHEDIR.TAG`. One that was there before it has
+/// none, and is found by its place above `PROFILE/build/PACKAGE/out`. Elsewhere `out` itself serves.
 #[must_use]
 pub fn target_folder(out: &Path) -> PathBuf {
+    let by_place = || {
+        let build = out.ancestors().nth(2)?;
+        build.ends_with("build").then(|| build.ancestors().nth(2))?
+    };
     out.ancestors()
         .find(|folder| folder.join("CACHEDIR.TAG").is_file())
+        .or_else(by_place)
         .unwrap_or(out)
         .join("ptx")
 }
@@ -818,9 +823,12 @@ mod tests {
     #[test]
     fn the_target_folder_is_cargos() {
         let folder = Folder::new("target");
-        let out = folder.path().join("target/debug/build/host-1/out");
+        // With a target's name between, as `--target` has it.
+        let out = folder.path().join("target/triple/debug/build/host-1/out");
         fs::create_dir_all(&out).unwrap();
-        assert_eq!(target_folder(&out), out.join("ptx"));
+        assert_eq!(target_folder(&out), folder.path().join("target/triple/ptx"));
+        let elsewhere = folder.path().join("target/out");
+        assert_eq!(target_folder(&elsewhere), elsewhere.join("ptx"));
         let tag = folder.path().join("target/CACHEDIR.TAG");
         fs::write(tag, "").unwrap();
         assert_eq!(target_folder(&out), folder.path().join("target/ptx"));
