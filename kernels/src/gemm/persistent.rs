@@ -811,6 +811,7 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
     gpu::wait_for_launch_before();
 
     let start = work.start::<T>();
+    // Not with clusters: each of their blocks has steps, and has arrived above.
     if start.tile == Segment::NONE {
         return;
     }
