@@ -23,43 +23,17 @@ mod table {
     const VECTOR: &Variant = &matrix_vector::VARIANTS[0];
     const STREAMED: &Variant = &stream_k::VARIANTS[0];
     const PLAIN: &Variant = &double_buffered::VARIANTS[0];
-    /// Kernels of variants that this one launches. All of `stream_k` name the same.
-    const FROM: &[&[&Entry]] = &{
-        let [medium, small, tiny] = split_k::VARIANTS else {
-            panic!("each of split_k's variants has kernels of its own")
-        };
-        [
-            VECTOR.entries,
-            STREAMED.entries,
-            medium.entries,
-            small.entries,
-            tiny.entries,
-            PLAIN.entries,
-        ]
-    };
-    const COUNT: usize = {
-        let (mut count, mut from) = (0, 0);
-        while from < FROM.len() {
-            count += FROM[from].len();
-            from += 1;
-        }
-        count
-    };
-    /// These kernels, one after the other.
-    const ENTRIES: [&Entry; COUNT] = {
-        let mut all = [FROM[0][0]; COUNT];
-        let (mut count, mut from) = (0, 0);
-        while from < FROM.len() {
-            let mut i = 0;
-            while i < FROM[from].len() {
-                all[count] = FROM[from][i];
-                count += 1;
-                i += 1;
-            }
-            from += 1;
-        }
-        all
-    };
+    const COUNT: usize = VECTOR.entries.len()
+        + STREAMED.entries.len()
+        + split_k::ENTRIES.len()
+        + PLAIN.entries.len();
+    /// Kernels that this variant launches. All of `stream_k` name the same.
+    const ENTRIES: [&Entry; COUNT] = schedule::joined(&[
+        VECTOR.entries,
+        STREAMED.entries,
+        &split_k::ENTRIES,
+        PLAIN.entries,
+    ]);
 
     fn plan(shape: Shape, limits: &DeviceLimits) -> Result<Plan, PlanError> {
         if shape.m() == 1 || shape.n() == 1 {

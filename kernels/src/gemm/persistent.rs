@@ -1014,7 +1014,7 @@ unsafe fn store<T: Tiling, const A: usize, const B: usize, const STAGES: usize>(
             columns: T::BN,
             skip: 0,
         },
-        None => Area::of_c::<T>(c, work, place),
+        None => Area::of_c(c, work, place),
     };
     let by_fours = area.by_fours::<T>();
     for (r, row) in sums.iter().enumerate() {
@@ -1059,7 +1059,7 @@ struct Area {
 impl Area {
     /// A tile's place in C.
     #[inline(always)]
-    fn of_c<T: Tiling>(c: GlobalMut<f32>, work: Work, place: Place) -> Self {
+    fn of_c(c: GlobalMut<f32>, work: Work, place: Place) -> Self {
         let Place {
             row0,
             column0,
@@ -1070,11 +1070,7 @@ impl Area {
             pitch: work.n,
             rows: work.m - row0,
             columns: work.n - column0,
-            skip: if matches!(T::COPY_B, CopyB::Shifted) {
-                skip
-            } else {
-                0
-            },
+            skip,
         }
     }
 
@@ -1261,7 +1257,7 @@ unsafe fn add_up<T: Tiling, const A: usize, const B: usize, const STAGES: usize>
         thread::sync_threads();
     }
 
-    let area = Area::of_c::<T>(c, work, work.place::<T>(tile));
+    let area = Area::of_c(c, work, work.place::<T>(tile));
     let by_fours = area.by_fours::<T>();
     for i in 0..T::SHARE {
         if owner(i) != rank {
@@ -1421,10 +1417,10 @@ pub(super) use table::VARIANTS;
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
     use super::*;
-    use crate::gemm::{ElementType::F32, Variant};
+    use crate::gemm::{ElementType::F32, Variant, schedule};
     use crate::launch::{ComputeCapability, Target};
 
-    const KERNELS: &[&crate::gemm::schedule::Kernel] =
+    const KERNELS: &[&schedule::Kernel] =
         &[&LargeWide::KERNEL, &LargeAny::KERNEL, &MediumAny::KERNEL];
 
     pub const VARIANTS: &[Variant] = &[Variant {
@@ -1442,9 +1438,6 @@ mod table {
             LargeWide::KERNEL.entry,
             MediumAny::KERNEL.entry,
         ],
-        plan: |shape, limits| {
-            let kernel = KERNELS.iter().find(|kernel| kernel.takes(shape, limits));
-            kernel.unwrap_or(&&MediumAny::KERNEL).whole(shape, limits)
-        },
+        plan: |shape, limits| schedule::first_whole(KERNELS, shape, limits),
     }];
 }

@@ -331,6 +331,74 @@ fn streamed(kernel: &Kernel, tiles: u32, steps: u32, limits: &DeviceLimits) -> O
     })
 }
 
+/// The entries of kernels.
+///
+/// # Panics
+///
+/// Where they are not `N`: at compile time.
+pub(super) const fn entries<const N: usize>(kernels: &[&Kernel]) -> [&'static Entry; N] {
+    assert!(kernels.len() == N, "an entry for each kernel");
+    let mut entries = [kernels[0].entry; N];
+    let mut i = 0;
+    while i < N {
+        entries[i] = kernels[i].entry;
+        i += 1;
+    }
+    entries
+}
+
+/// Lists of entries, one after the other.
+///
+/// # Panics
+///
+/// Where these are not `N` entries: at compile time.
+pub(super) const fn joined<const N: usize>(lists: &[&[&'static Entry]]) -> [&'static Entry; N] {
+    let mut all = [lists[0][0]; N];
+    let (mut count, mut list) = (0, 0);
+    while list < lists.len() {
+        let mut i = 0;
+        while i < lists[list].len() {
+            all[count] = lists[list][i];
+            count += 1;
+            i += 1;
+        }
+        list += 1;
+    }
+    assert!(count == N, "as many as were said");
+    all
+}
+
+/// The plan of the first kernel that takes a shape, every tile as a whole. Where
+/// none does, the last one's, which says why in its errors.
+///
+/// # Errors
+///
+/// As [`Kernel::tiles`].
+pub(super) fn first_whole(
+    kernels: &[&Kernel],
+    shape: Shape,
+    limits: &DeviceLimits,
+) -> Result<Plan, PlanError> {
+    let first = kernels.iter().find(|kernel| kernel.takes(shape, limits));
+    first
+        .unwrap_or(&kernels[kernels.len() - 1])
+        .whole(shape, limits)
+}
+
+/// Every schedule of the first so many of the kernels that take a shape.
+pub(super) fn of_first(
+    count: usize,
+    kernels: &[&'static Kernel],
+    shape: Shape,
+    limits: &DeviceLimits,
+) -> impl Iterator<Item = Schedule> {
+    kernels
+        .iter()
+        .filter(move |kernel| kernel.takes(shape, limits))
+        .take(count)
+        .flat_map(move |kernel| Schedule::all(kernel, shape, limits))
+}
+
 /// Every kernel of the family.
 pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
     stream_k::KERNELS.iter().chain(split_k::KERNELS).copied()
@@ -580,8 +648,8 @@ mod tests {
     fn auto_names_every_kernel() {
         let auto = &crate::gemm::auto::VARIANTS[0];
         for kernel in kernels() {
-            let named = auto.entries.iter().any(|e| e.name == kernel.entry.name);
-            assert!(named, "{}", kernel.entry.name);
+            let named = auto.entries.iter().filter(|e| e.name == kernel.entry.name);
+            assert_eq!(named.count(), 1, "{}", kernel.entry.name);
         }
     }
 

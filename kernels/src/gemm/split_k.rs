@@ -73,15 +73,15 @@ persistent_kernel! {
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use table::{KERNELS, VARIANTS};
+pub(super) use table::{ENTRIES, KERNELS, VARIANTS};
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod table {
     use super::*;
     use crate::gemm::persistent::MediumAny as Anything;
-    use crate::gemm::schedule::{self, Kernel, Schedule};
+    use crate::gemm::schedule::{self, Kernel};
     use crate::gemm::{ElementType::F32, Variant};
-    use crate::launch::{ComputeCapability, Target};
+    use crate::launch::{ComputeCapability, Entry, Target};
 
     /// Every kernel.
     pub const KERNELS: &[&Kernel] = &[
@@ -92,6 +92,8 @@ mod table {
         &SmallAny::KERNEL,
         &TinyAny::KERNEL,
     ];
+    /// And their entries.
+    pub const ENTRIES: [&Entry; KERNELS.len()] = schedule::entries(KERNELS);
 
     /// What serves where N is less than a tile.
     const LAST: &Kernel = &Anything::KERNEL;
@@ -115,11 +117,7 @@ mod table {
                     [four.entry, any.entry, LAST.entry]
                 },
                 plan: |shape, limits| {
-                    let mut kernels = $kernels.into_iter();
-                    let kernel = kernels.find(|kernel| kernel.takes(shape, limits));
-                    let schedules = kernel
-                        .into_iter()
-                        .flat_map(|kernel| Schedule::all(kernel, shape, limits));
+                    let schedules = schedule::of_first(1, &$kernels, shape, limits);
                     schedule::fastest(schedules, LAST, shape, limits)
                 },
             }

@@ -210,7 +210,7 @@ pub(super) use table::{KERNELS, VARIANTS, plan};
 mod table {
     use super::{THREADS, gemm_add_parts};
     use crate::gemm::persistent::{LargeAny, LargeWide, MediumAny, SmallAny};
-    use crate::gemm::schedule::{self, Kernel, Schedule};
+    use crate::gemm::schedule::{self, Kernel};
     use crate::gemm::tma::{LargeTma, MediumTma};
     use crate::gemm::{ElementType::F32, Shape, Variant};
     use crate::launch::{Buffer, ComputeCapability, Dim3, Entry, Plan, Target};
@@ -280,15 +280,10 @@ mod table {
         &SmallAny::KERNEL,
     ];
 
-    const ENTRIES: [&Entry; KERNELS.len() + 1] = {
-        let mut entries = [&gemm_add_parts::ENTRY; KERNELS.len() + 1];
-        let mut i = 0;
-        while i < KERNELS.len() {
-            entries[i] = KERNELS[i].entry;
-            i += 1;
-        }
-        entries
-    };
+    const ENTRIES: [&Entry; KERNELS.len() + 1] = schedule::joined(&[
+        &schedule::entries::<{ KERNELS.len() }>(KERNELS),
+        &[&gemm_add_parts::ENTRY],
+    ]);
 
     macro_rules! variant {
         ($name:literal, $summary:literal, $kernels:expr, first $first:expr) => {
@@ -307,10 +302,7 @@ mod table {
                 // kernels a feature or a width: the first that takes the shape
                 // is used, or the fastest of all.
                 plan: |shape, limits| {
-                    let fitting = $kernels.iter().filter(|kernel| kernel.takes(shape, limits));
-                    let schedules = fitting
-                        .take($first)
-                        .flat_map(|kernel| Schedule::all(kernel, shape, limits));
+                    let schedules = schedule::of_first($first, $kernels, shape, limits);
                     schedule::fastest(schedules, &SmallAny::KERNEL, shape, limits)
                 },
             }

@@ -38,10 +38,10 @@ pub(super) use table::VARIANTS;
 mod table {
     use super::*;
     use crate::gemm::persistent::{LargeAny, MediumAny};
-    use crate::gemm::{ElementType::F32, Variant};
+    use crate::gemm::{ElementType::F32, Variant, schedule};
     use crate::launch::{ComputeCapability, Target};
 
-    const KERNELS: &[&crate::gemm::schedule::Kernel] =
+    const KERNELS: &[&schedule::Kernel] =
         &[&LargeTma::KERNEL, &LargeAny::KERNEL, &MediumAny::KERNEL];
 
     pub const VARIANTS: &[Variant] = &[Variant {
@@ -59,9 +59,6 @@ mod table {
             LargeAny::KERNEL.entry,
             MediumAny::KERNEL.entry,
         ],
-        plan: |shape, limits| {
-            let kernel = KERNELS.iter().find(|kernel| kernel.takes(shape, limits));
-            kernel.unwrap_or(&&MediumAny::KERNEL).whole(shape, limits)
-        },
+        plan: |shape, limits| schedule::first_whole(KERNELS, shape, limits),
     }];
 }
