@@ -184,6 +184,18 @@ impl ElementBackend for u32 {}
 
 #[track_caller]
 fn load<T: super::Element, const N: usize>(space: Space, address: u64) -> [T; N] {
+    load_by(space, address, |access, bytes| {
+        machine(|machine| machine.load(access, bytes));
+    })
+}
+
+/// What `read` puts into the elements' bytes.
+#[track_caller]
+fn load_by<T: super::Element, const N: usize>(
+    space: Space,
+    address: u64,
+    read: impl FnOnce(Access, &mut [u8]),
+) -> [T; N] {
     let site = Location::caller();
     let mut values = [T::default(); N];
     // SAFETY: an element is plain data without padding, so its bytes may be
@@ -197,12 +209,25 @@ fn load<T: super::Element, const N: usize>(space: Space, address: u64) -> [T; N]
         element_bytes: size_of::<T>() as u32,
         site,
     };
-    machine(|machine| machine.load(access, bytes));
+    read(access, bytes);
     values
 }
 
 #[track_caller]
 fn store<T: super::Element, const N: usize>(space: Space, address: u64, values: [T; N]) {
+    store_by(space, address, values, |access, bytes| {
+        machine(|machine| machine.store(access, bytes));
+    });
+}
+
+/// Has `write` take the elements' bytes.
+#[track_caller]
+fn store_by<T: super::Element, const N: usize>(
+    space: Space,
+    address: u64,
+    values: [T; N],
+    write: impl FnOnce(Access, &[u8]),
+) {
     let site = Location::caller();
     // SAFETY: an element is plain data without padding, so its bytes may be
     // viewed.
@@ -214,7 +239,7 @@ fn store<T: super::Element, const N: usize>(space: Space, address: u64, values: 
         element_bytes: size_of::<T>() as u32,
         site,
     };
-    machine(|machine| machine.store(access, bytes));
+    write(access, bytes);
 }
 
 fn element_address<T>(base: SharedAddress, i: u32) -> u64 {
@@ -558,34 +583,16 @@ pub(super) fn cluster_element((base, rank): ClusterAddress, i: u32) -> ClusterAd
 
 #[track_caller]
 pub(super) unsafe fn cluster_load_4((address, rank): ClusterAddress) -> [f32; 4] {
-    let access = Access {
-        space: Space::Shared,
-        address,
-        element_bytes: size_of::<f32>() as u32,
-        site: Location::caller(),
-    };
-    let mut bytes = [0; 16];
-    clusters(|machine| machine.load_of_cluster(rank, access, &mut bytes));
-    let mut values = [0.0; 4];
-    for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(4)) {
-        *value = f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    }
-    values
+    load_by(Space::Shared, address, |access, bytes| {
+        clusters(|machine| machine.load_of_cluster(rank, access, bytes));
+    })
 }
 
 #[track_caller]
 pub(super) unsafe fn cluster_store_4((address, rank): ClusterAddress, values: [f32; 4]) {
-    let access = Access {
-        space: Space::Shared,
-        address,
-        element_bytes: size_of::<f32>() as u32,
-        site: Location::caller(),
-    };
-    let mut bytes = [0; 16];
-    for (bytes, value) in bytes.chunks_exact_mut(4).zip(values) {
-        bytes.copy_from_slice(&value.to_ne_bytes());
-    }
-    clusters(|machine| machine.store_to_cluster(rank, access, &bytes));
+    store_by(Space::Shared, address, values, |access, bytes| {
+        clusters(|machine| machine.store_to_cluster(rank, access, bytes));
+    });
 }
 
 pub(super) fn wait_for_launch_before() {}
