@@ -12,6 +12,15 @@ pub struct Preset {
     shapes: fn() -> Vec<[u64; 3]>,
 }
 
+/// Thin shapes and long ones, of `ragged` and `ladder`.
+const THIN: [[u64; 3]; 5] = [
+    [5124, 700, 2048],
+    [35, 8457, 2560],
+    [128, 128, 131_072],
+    [7680, 1, 2560],
+    [1, 4096, 4096],
+];
+
 /// Every preset.
 pub const PRESETS: &[Preset] = &[
     Preset {
@@ -24,13 +33,7 @@ pub const PRESETS: &[Preset] = &[
         summary: "shapes that no tile divides, thin ones and long ones",
         shapes: || {
             let mut shapes = squares([1000, 4095, 4097]);
-            shapes.extend([
-                [5124, 700, 2048],
-                [35, 8457, 2560],
-                [128, 128, 131_072],
-                [7680, 1, 2560],
-                [1, 4096, 4096],
-            ]);
+            shapes.extend(THIN);
             shapes
         },
     },
@@ -41,15 +44,8 @@ pub const PRESETS: &[Preset] = &[
             let mut shapes = squares([2048, 4096, 8192, 16384, 1024, 1000]);
             shapes.push([320, 640, 320]);
             shapes.extend(squares([4095]));
-            shapes.extend([
-                [4096, 4096, 4097],
-                [4097, 4099, 4101],
-                [5124, 700, 2048],
-                [35, 8457, 2560],
-                [128, 128, 131_072],
-                [7680, 1, 2560],
-                [1, 4096, 4096],
-            ]);
+            shapes.extend([[4096, 4096, 4097], [4097, 4099, 4101]]);
+            shapes.extend(THIN);
             shapes
         },
     },

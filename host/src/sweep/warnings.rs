@@ -22,36 +22,12 @@ impl Sweep {
             let device = device.map_or_else(String::new, |it| format!(" on device {it}"));
             format!("{} at {}{device}", row.name(), row.shape())
         };
-        let mut reasons: Vec<&str> = Vec::new();
-        for reason in sweep.rows.iter().flat_map(|row| &row.throttling) {
-            if !reasons.contains(&reason.as_str()) {
-                reasons.push(reason);
-            }
-        }
-        for reason in reasons {
-            let held = |row: &&Row| row.throttling.iter().any(|it| it == reason);
-            let rows: Vec<_> = sweep
-                .rows
-                .iter()
-                .filter(held)
-                .map(|row| named(&row))
-                .collect();
+        for (reason, rows) in by_reason(&sweep.rows, |row| &row.throttling) {
+            let rows: Vec<_> = rows.iter().map(named).collect();
             warnings.push(format!("throttled by {reason}: {}", some_of(&rows)));
         }
-        let mut refusals: Vec<&str> = Vec::new();
-        for reason in sweep.rows.iter().filter_map(|row| row.no_graph.as_deref()) {
-            if !refusals.contains(&reason) {
-                refusals.push(reason);
-            }
-        }
-        for reason in refusals {
-            let refused = |row: &&Row| row.no_graph.as_deref() == Some(reason);
-            let rows: Vec<_> = sweep
-                .rows
-                .iter()
-                .filter(refused)
-                .map(|row| named(&row))
-                .collect();
+        for (reason, rows) in by_reason(&sweep.rows, |row| row.no_graph.as_slice()) {
+            let rows: Vec<_> = rows.iter().map(named).collect();
             warnings.push(format!(
                 "launched one by one in place of a graph: {}: {reason}",
                 some_of(&rows)
@@ -82,6 +58,20 @@ impl Sweep {
         }
         sweep.warnings = warnings;
     }
+}
+
+/// The rows that have each reason, in the order in which these first come.
+fn by_reason(rows: &[Row], reasons: impl Fn(&Row) -> &[String]) -> Vec<(&str, Vec<&Row>)> {
+    let mut all: Vec<(&str, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        for reason in reasons(row) {
+            match all.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, rows)) => rows.push(row),
+                None => all.push((reason, vec![row])),
+            }
+        }
+    }
+    all
 }
 
 /// The first few, and how many more there are.
