@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{clean, faulty, index_coded, launch, line_of, the_fault};
+use common::{clean, faulty, index_coded, launch, line_of, same_on_any_number_of_cores, the_fault};
 use kernels::gpu::{Global, GlobalMut, host, math, thread};
 use kernels::kernel;
 use kernels::launch::Buffer::{A, B, C, Workspace};
@@ -1048,35 +1048,25 @@ fn a_launch_that_no_device_takes_is_an_error() {
 
 #[test]
 fn faults_do_not_depend_on_the_number_of_cores() {
-    let texts: Vec<String> = [1, 2, 2, 5]
-        .into_iter()
-        .map(|threads| {
-            let pool = rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .build()
-                .expect("a pool");
-            pool.install(|| {
-                let reports = [
-                    faulty(gemm!(missing_first_barrier, grid(64, 80), 64, 80, 32)),
-                    faulty(gemm!(unguarded_edge, grid(40, 90), 40, 90, 5)),
-                    faulty(twice(1, true, false)),
-                    faulty(launch(
-                        neighbours::launch(Dim3::x(40), Dim3::x(32), Workspace(0), 1280, 5, 1),
-                        &[],
-                        &[],
-                        0,
-                        5120,
-                    )),
-                ];
-                reports
-                    .map(|report| {
-                        let c: Vec<u32> = report.c.iter().map(|value| value.to_bits()).collect();
-                        let json = serde_json::to_string(&report).expect("a report serialises");
-                        format!("{json} {c:?} {:?}", report.workspace)
-                    })
-                    .concat()
+    same_on_any_number_of_cores("faults", || {
+        let reports = [
+            faulty(gemm!(missing_first_barrier, grid(64, 80), 64, 80, 32)),
+            faulty(gemm!(unguarded_edge, grid(40, 90), 40, 90, 5)),
+            faulty(twice(1, true, false)),
+            faulty(launch(
+                neighbours::launch(Dim3::x(40), Dim3::x(32), Workspace(0), 1280, 5, 1),
+                &[],
+                &[],
+                0,
+                5120,
+            )),
+        ];
+        reports
+            .map(|report| {
+                let c: Vec<u32> = report.c.iter().map(|value| value.to_bits()).collect();
+                let json = serde_json::to_string(&report).expect("a report serialises");
+                format!("{json} {c:?} {:?}", report.workspace)
             })
-        })
-        .collect();
-    assert!(texts.iter().all(|text| *text == texts[0]));
+            .concat()
+    });
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{clean, faulty, index_coded, launch, line_of, the_fault};
+use common::{clean, faulty, index_coded, launch, line_of, same_on_any_number_of_cores, the_fault};
 use kernels::gpu::{Barrier, Global, GlobalMut, async_copy, cluster, math, thread};
 use kernels::kernel;
 use kernels::launch::Buffer::{A, B, C};
@@ -321,15 +321,7 @@ fn clusters_that_cannot_be_launched() {
 
 #[test]
 fn a_report_is_the_same_on_any_number_of_cores() {
-    let texts: Vec<String> = [1, 2, 5]
-        .into_iter()
-        .map(|threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let report = pool.expect("threads").install(|| sums(WRITE_WHILE_READ, 2));
-            faulty(report).table(true)
-        })
-        .collect();
-    assert!(texts.iter().all(|text| *text == texts[0]));
+    same_on_any_number_of_cores("reads", || faulty(sums(WRITE_WHILE_READ, 2)).table(true));
 }
 
 kernel! {
@@ -965,15 +957,7 @@ fn writes_in_rounds() {
 
 #[test]
 fn a_report_of_writes_is_the_same_on_any_number_of_cores() {
-    let texts: Vec<String> = [1, 2, 5]
-        .into_iter()
-        .map(|threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let report = pool
-                .expect("threads")
-                .install(|| pushed(NO_SYNC_AFTER_PUSHES, 2));
-            faulty(report).table(true)
-        })
-        .collect();
-    assert!(texts.iter().all(|text| *text == texts[0]));
+    same_on_any_number_of_cores("writes", || {
+        faulty(pushed(NO_SYNC_AFTER_PUSHES, 2)).table(true)
+    });
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{clean, index_coded, random};
+use common::{clean, index_coded, random, same_on_any_number_of_cores};
 use kernels::gemm::{self, Shape, Variant, schedule};
 use kernels::gpu::{Global, GlobalMut, math, thread};
 use kernels::launch::{Buffer, Dim3, Plan};
@@ -260,21 +260,9 @@ fn reports_do_not_depend_on_the_number_of_cores() {
     let shape = shape(70, 90, 40);
     let (a, b) = (random(shape.a_elements(), 1), random(shape.b_elements(), 2));
     for variant in gemm::all() {
-        let texts: Vec<String> = [1, 2, 2, 5]
-            .into_iter()
-            .map(|threads| {
-                let pool = rayon::ThreadPoolBuilder::new()
-                    .num_threads(threads)
-                    .build()
-                    .expect("a pool");
-                pool.install(|| text_of(simulate(variant, shape, &a, &b, &Options::default())))
-            })
-            .collect();
-        assert!(
-            texts.iter().all(|text| *text == texts[0]),
-            "{}",
-            variant.name
-        );
+        same_on_any_number_of_cores(variant.name, || {
+            text_of(simulate(variant, shape, &a, &b, &Options::default()))
+        });
     }
 }
 

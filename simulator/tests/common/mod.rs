@@ -37,6 +37,21 @@ pub fn launch(
     run(&plan, operands, &Options::default())
 }
 
+/// That a text, made of a simulation of `what`, is the same on any number of cores.
+pub fn same_on_any_number_of_cores(what: &str, text: impl Fn() -> String + Sync) {
+    let texts: Vec<String> = [1, 2, 2, 5]
+        .into_iter()
+        .map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .expect("a pool");
+            pool.install(&text)
+        })
+        .collect();
+    assert!(texts.iter().all(|text| *text == texts[0]), "{what}");
+}
+
 /// The report of a simulation that found faults.
 pub fn faulty(result: Result<Report, SimulationError>) -> Report {
     match result {
