@@ -11,6 +11,8 @@ use kernels::launch::Dim3;
 use simulator::{Fault, FaultKind, Report, SimulationError};
 
 const THREADS: u32 = 64;
+/// For `by_barriers`.
+const ASKS: u32 = 5;
 
 fn assert_at(fault: &Fault, marker: &str) {
     let place = fault.place.expect("a place");
@@ -50,7 +52,8 @@ kernel! {
 kernel! {
     /// C is A turned round, through copies that arrive on a barrier, twice over
     /// the same stage. `mistake`: 1 does not wait for the stage to be full, 2
-    /// not for it to be empty, 3 arrives once too often.
+    /// not for it to be empty, 3 arrives once too often, 4 asks whether the stage is
+    /// full and does not heed the answer. [`ASKS`] is none: it waits where it must.
     ///
     /// # Safety
     ///
@@ -79,8 +82,13 @@ kernel! {
                 }
                 async_copy::copy(tile, t, a.offset(t.into()), true); // FAULT: not empty
                 full.arrive_after_copies();
-                if mistake != 1 {
-                    full.wait(round);
+                match mistake {
+                    1 => {}
+                    4 => {
+                        let _ = full.has_ended(round);
+                    }
+                    ASKS if full.has_ended(round) => {}
+                    _ => full.wait(round),
                 }
                 let value = tile.load(THREADS - 1 - t); // FAULT: not full
                 if round > 0 {
@@ -133,13 +141,16 @@ fn a_group_is_waited_for() {
 #[test]
 fn a_stage_is_read_when_it_is_full() {
     assert_turned_round(&clean(barriers(0)));
-    let report = faulty(barriers(1));
-    let fault = report
-        .faults
-        .iter()
-        .find(|fault| fault.kind == FaultKind::CopyUnderWay)
-        .unwrap();
-    assert_at(fault, "not full");
+    assert_turned_round(&clean(barriers(ASKS)));
+    for mistake in [1, 4] {
+        let report = faulty(barriers(mistake));
+        let fault = report
+            .faults
+            .iter()
+            .find(|fault| fault.kind == FaultKind::CopyUnderWay)
+            .unwrap();
+        assert_at(fault, "not full");
+    }
 }
 
 #[test]

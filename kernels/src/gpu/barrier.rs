@@ -104,6 +104,19 @@ impl BarrierAt {
         unsafe { backend::wait_for_phase(self.0, parity) }
     }
 
+    /// Whether the phase of parity `parity` has ended. Where it has, that is as good
+    /// as having [waited](Self::wait) for it.
+    ///
+    /// # Safety
+    ///
+    /// - As [`wait`](Self::wait).
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn has_ended(self, parity: u32) -> bool {
+        // SAFETY: the caller's promise is this function's own.
+        unsafe { backend::phase_has_ended(self.0, parity) }
+    }
+
     #[inline(always)]
     pub(super) fn address(self) -> backend::SharedAddress {
         self.0

@@ -397,6 +397,8 @@ pub trait Asynchronous {
     fn arrive_after_copies(&self, barrier: u64, site: Site);
     /// Waits for the end of the phase of that parity.
     fn wait_for_phase(&self, barrier: u64, parity: u32, site: Site);
+    /// Whether the phase of that parity has ended; if so, as after waiting for it.
+    fn phase_has_ended(&self, barrier: u64, parity: u32, site: Site) -> bool;
     /// Starts copying a box of a matrix to shared memory at `to`, to complete
     /// on `barrier`.
     fn copy_box(&self, to: u64, map: TensorMap, row: u32, column: u32, barrier: u64, site: Site);
@@ -469,6 +471,12 @@ pub(super) unsafe fn arrive_after_copies(barrier: SharedAddress) {
 pub(super) unsafe fn wait_for_phase(barrier: SharedAddress, parity: u32) {
     let site = Location::caller();
     asynchronous(|machine| machine.wait_for_phase(barrier, parity, site));
+}
+
+#[track_caller]
+pub(super) unsafe fn phase_has_ended(barrier: SharedAddress, parity: u32) -> bool {
+    let site = Location::caller();
+    asynchronous(|machine| machine.phase_has_ended(barrier, parity, site))
 }
 
 /// Every thread of a machine sees a barrier that another has made.
@@ -598,6 +606,14 @@ pub(super) unsafe fn cluster_store_4((address, rank): ClusterAddress, values: [f
 pub(super) fn wait_for_launch_before() {}
 
 pub(super) fn prefetch_tensor_map(_: TensorMap) {}
+
+pub(super) fn uniform(value: u32) -> u32 {
+    value
+}
+
+pub(super) fn elect() -> bool {
+    super::warp::lane() == 0
+}
 
 pub(super) fn opaque(value: u32) -> u32 {
     value

@@ -490,6 +490,27 @@ pub unsafe fn wait_for_phase(barrier: SharedAddress, parity: u32) {
     }
 }
 
+/// # Safety
+///
+/// As [`BarrierAt::has_ended`](super::BarrierAt::has_ended).
+#[inline(always)]
+pub unsafe fn phase_has_ended(barrier: SharedAddress, parity: u32) -> bool {
+    let ended: u32;
+    // SAFETY: the caller promises a barrier.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred ended;",
+            "mbarrier.test_wait.parity.shared.b64 ended, [{barrier}], {parity};",
+            "selp.u32 {ended}, 1, 0, ended;",
+            "}}",
+            barrier = in(reg32) barrier, parity = in(reg32) parity, ended = out(reg32) ended,
+            options(nostack, preserves_flags),
+        );
+    }
+    ended != 0
+}
+
 #[inline(always)]
 pub fn publish_barriers() {
     // The copy engine works through a proxy of its own, which sees the barriers
@@ -585,6 +606,38 @@ pub unsafe fn copy_box(
             options(nostack, preserves_flags),
         );
     }
+}
+
+#[inline(always)]
+pub fn uniform(value: u32) -> u32 {
+    let same: u32;
+    // SAFETY: all threads of the warp come here.
+    unsafe {
+        asm!(
+            "shfl.sync.idx.b32 {same}, {value}, 0, 31, 0xffffffff;",
+            same = out(reg32) same, value = in(reg32) value,
+            options(nostack, preserves_flags),
+        );
+    }
+    same
+}
+
+#[inline(always)]
+pub fn elect() -> bool {
+    let chosen: u32;
+    // SAFETY: all threads of the warp come here.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred chosen;",
+            "elect.sync _|chosen, 0xffffffff;",
+            "selp.u32 {chosen}, 1, 0, chosen;",
+            "}}",
+            chosen = out(reg32) chosen,
+            options(nostack, preserves_flags),
+        );
+    }
+    chosen != 0
 }
 
 #[inline(always)]

@@ -27,3 +27,23 @@ pub fn lane() -> u32 {
 pub fn sync() {
     backend::sync_warp();
 }
+
+/// A value that is the same in all threads of the warp, which come here together.
+///
+/// ptxas knows the result to be the same: it can hold it in uniform registers, and
+/// a branch on it takes the whole warp.
+#[cfg(not(feature = "rust-cuda"))]
+#[inline(always)]
+pub fn uniform(value: u32) -> u32 {
+    backend::uniform(value)
+}
+
+/// Whether this thread is the one that the hardware chooses of its warp. All threads
+/// of the warp come here together.
+///
+/// Needs code for `sm_90` or later. In PTX: `elect.sync`.
+#[cfg(not(feature = "rust-cuda"))]
+#[inline(always)]
+pub fn elect() -> bool {
+    backend::elect()
+}

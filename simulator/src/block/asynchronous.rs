@@ -233,6 +233,25 @@ impl Asynchronous for BlockMachine {
         state.order().acquire(barrier, thread);
     }
 
+    fn phase_has_ended(&self, barrier: u64, parity: u32, site: Site) -> bool {
+        // Others may run first, so that a kernel meets both answers.
+        self.step(site);
+        let state = &mut *self.state.borrow_mut();
+        let thread = state.thread;
+        match state.order().ended(barrier, parity) {
+            Ok(ended) => {
+                if ended {
+                    state.order().acquire(barrier, thread);
+                }
+                ended
+            }
+            Err(misuse) => {
+                state.misuse(Some(misuse), site);
+                true
+            }
+        }
+    }
+
     fn copy_box(&self, to: u64, map: TensorMap, row: u32, column: u32, barrier: u64, site: Site) {
         self.state
             .borrow_mut()
