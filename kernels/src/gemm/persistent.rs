@@ -13,6 +13,9 @@
 //!   warp that is ahead goes on.
 //! - Copies are spread over the products: a thread starts those of eight k, then
 //!   multiplies eight k, in a loop body of 1,024 multiply-adds.
+//! - The loop is left where a tile ends, or what is copied of it. What is done there
+//!   lies outside, so that the end of a stage is sixty instructions in a line, which
+//!   three loop bodies of four jump over.
 //! - Rows of any length. Those of a multiple of four elements are copied 16 bytes at
 //!   a time; others 4 bytes at a time, by a kernel whose last tile of each row of
 //!   tiles is moved to the left until all of its columns are inside, so that no
@@ -28,6 +31,17 @@
 //!  copies     ·        ·     step s+2 ···  filled while step s is multiplied
 //!  products  step s   step s+1
 //! ```
+//!
+//! # The order of the multiply-adds
+//!
+//! The register file delivers one register a cycle from each of its two banks, the
+//! even and the odd. A multiply-add reads three: two where one was kept from the
+//! instruction before. Down a column of a thread's sums and up the next, each shares
+//! one with its neighbour. But ptxas moves multiply-adds and loads about and chooses
+//! the registers, and how many read three in the end, 40 to 160 of 1,024, hangs on
+//! the order of the rows and columns in ways that nobody can foresee. So each
+//! [`Tiling`] names an order, the best of some hundred by what
+//! `tools/operands.awk` counts in the machine code.
 //!
 //! # Work
 //!
@@ -75,13 +89,11 @@ pub trait Tiling {
     const STAGES: u32;
     /// How tiles of B are copied.
     const COPY_B: CopyB;
-    /// Whether the last products of a tile are a second copy of the code. It
-    /// gives ptxas another graph to colour, which is better or worse by up to 5 %.
-    /// Measured, each way, on an H200.
-    const SPLIT: bool;
-    /// The order in which the columns of each four are multiplied. It, too, gives
-    /// ptxas another graph, and was measured.
-    const ORDER: [usize; 4];
+    /// The order in which a thread's columns are multiplied, one down its rows and
+    /// the next one up; see the [module](self).
+    const COLUMNS: [usize; TN as usize];
+    /// The order of the rows on the way down.
+    const ROWS: [usize; TM as usize];
     /// The most blocks of a cluster that share the steps of one tile, and add up
     /// their sums through their shared memory; 0 for a kernel without. With it,
     /// each block computes for one tile, and [`Work::whole`] and [`Work::share`]
@@ -443,6 +455,25 @@ impl<const A: usize, const B: usize, const STAGES: usize> Clone for Ring<A, B, S
 
 impl<const A: usize, const B: usize, const STAGES: usize> Copy for Ring<A, B, STAGES> {}
 
+/// A stage of the ring, and the parity of the phase to wait for there.
+#[derive(Clone, Copy)]
+struct Turn {
+    stage: u32,
+    parity: u32,
+}
+
+impl Turn {
+    /// The turn after this one, in a ring of `stages`.
+    #[inline(always)]
+    fn next(self, stages: u32) -> Self {
+        let last = self.stage + 1 == stages;
+        Self {
+            stage: if last { 0 } else { self.stage + 1 },
+            parity: self.parity ^ u32::from(last),
+        }
+    }
+}
+
 /// The most rows of A that a thread copies from in a slice: two of each 16 that a
 /// warp covers at once, once or twice.
 const MAX_A_ROWS: usize = 4;
@@ -452,18 +483,20 @@ struct Producer<T, const A: usize, const B: usize, const STAGES: usize> {
     work: Work,
     factors: Factors,
     ring: Ring<A, B, STAGES>,
-    /// The segment that is being copied, and the step of it that comes next.
+    /// The segment that is being copied, from the step that comes next on.
     segment: Segment,
-    /// The stage that is being filled, and the parity of the phase that says
-    /// that it is empty.
-    stage: u32,
-    parity: u32,
+    /// Whether the block has a segment after it.
+    more: bool,
+    /// The stage that is being filled, and the phase that says that it is empty.
+    turn: Turn,
     /// The first column of the segment's tile.
     row0: u32,
     column0: u32,
-    /// k that are left from the slice's first on, 0 past the end. At most what a
-    /// stage has, so that it fits in 32 bits whatever K.
-    k_left: i32,
+    /// k that are left from the thread's first of the slice on, for its copies of A
+    /// and of B: none or fewer past the end. At most what a stage has, so that they
+    /// fit in 32 bits whatever K.
+    a_left: i32,
+    b_left: i32,
     /// Where the thread's last elements of A came from, by row. A copy reads its
     /// registers late, and whoever writes them must wait until it has; so
     /// addresses move on just before the next copies, a loop body later.
@@ -473,6 +506,8 @@ struct Producer<T, const A: usize, const B: usize, const STAGES: usize> {
     /// Where they went.
     a_to: Shared<f32, A>,
     b_to: Shared<f32, B>,
+    /// Whether the thread is of the warp that has the engine copy.
+    leads: bool,
     tiling: core::marker::PhantomData<T>,
 }
 
@@ -495,17 +530,22 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
             factors,
             ring,
             segment: work.start::<T>(),
-            stage: 0,
+            more: false,
             // The stages are empty from the start: as if a phase of parity 1
             // had ended.
-            parity: 1,
+            turn: Turn {
+                stage: 0,
+                parity: 1,
+            },
             row0: 0,
             column0: 0,
-            k_left: 0,
+            a_left: 0,
+            b_left: 0,
             a_from: [factors.a; MAX_A_ROWS],
             b_from: factors.b,
             a_to: ring.a,
             b_to: ring.b,
+            leads: matches!(T::COPY_B, CopyB::Engine) && warp::uniform(warp::index()) == 0,
             tiling: core::marker::PhantomData,
         };
         producer.enter_segment();
@@ -534,9 +574,10 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
         i / 2 * (16 * Self::WARP_ROWS) + i % 2 * 8
     }
 
+    /// Whether there is something left to copy.
     #[inline(always)]
     fn active(&self) -> bool {
-        self.segment.tile != Segment::NONE
+        self.segment.first < self.segment.end
     }
 
     /// Points at the first elements of a new segment.
@@ -546,6 +587,7 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
             return;
         }
         let work = self.work.anew();
+        self.more = work.next::<T>(self.segment.tile).tile != Segment::NONE;
         let Work { m, n, k, .. } = work;
         let Place { row0, column0, .. } = work.place::<T>(self.segment.tile);
         let k0 = self.segment.first * T::BK;
@@ -576,15 +618,18 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
     #[inline(always)]
     fn enter_stage(&mut self) {
         let (a_row, a_k) = Self::a_place();
-        let to = self.stage * T::TILE_A + a_k * T::PITCH + a_row;
+        let to = self.turn.stage * T::TILE_A + a_k * T::PITCH + a_row;
         self.a_to = self.ring.a.moved(to as i32 - (T::COPY_K * T::PITCH) as i32);
-        let to = self.stage * T::TILE_B + warp::index() * T::BN + warp::lane() * b_width(T::COPY_B);
+        let to =
+            self.turn.stage * T::TILE_B + warp::index() * T::BN + warp::lane() * b_width(T::COPY_B);
         self.b_to = self.ring.b.moved(to as i32 - (T::COPY_K * T::BN) as i32);
-        self.k_left = 0;
+        let mut k_left = 0;
         if self.active() {
             let left = self.work.k - self.segment.first * T::BK;
-            self.k_left = (if left < T::BK { left } else { T::BK }) as i32;
+            k_left = if left < T::BK { left } else { T::BK };
         }
+        self.a_left = k_left as i32 - a_k as i32;
+        self.b_left = k_left as i32 - warp::index() as i32;
     }
 
     /// Has the copy engine bring the stage's tile of B.
@@ -594,20 +639,20 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
     /// - All warps have read what the stage held.
     #[inline(always)]
     unsafe fn copy_by_engine(&self) {
-        let one_thread = thread::thread_idx_x() == 0;
         if let (CopyB::Engine, Some(map)) = (T::COPY_B, self.factors.b_map)
-            && one_thread
+            && self.leads
             && self.active()
+            && warp::elect()
         {
             // SAFETY: the stage is below the number of stages; its tile of B has as many
             // elements as a box, and starts at a multiple of 128 bytes. The
             // caller says that nobody reads it any more.
             unsafe {
-                let full = self.ring.full.at(self.stage);
+                let full = self.ring.full.at(self.turn.stage);
                 full.arrive_expecting(T::TILE_B * 4);
                 map.copy_box(
                     self.ring.b,
-                    self.stage * T::TILE_B,
+                    self.turn.stage * T::TILE_B,
                     self.segment.first * T::BK,
                     self.column0,
                     full,
@@ -623,9 +668,6 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
     /// - All warps have read what the stage held.
     #[inline(always)]
     unsafe fn copy_slice(&mut self) {
-        let (_, a_k) = Self::a_place();
-        // Signed, so that a lane that is past the end has less than none.
-        let a_left = self.k_left - a_k as i32;
         self.a_to = self.a_to.moved((T::COPY_K * T::PITCH) as i32);
         for i in 0..Self::A_ROWS {
             self.a_from[i as usize] = self.a_from[i as usize].offset(T::COPY_K.into());
@@ -638,7 +680,7 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
                         self.a_to,
                         k * T::PITCH + Self::a_row(i),
                         self.a_from[i as usize].offset(k.into()),
-                        a_left > k as i32,
+                        self.a_left > k as i32,
                     );
                 }
             }
@@ -652,7 +694,7 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
             for line in 0..T::COPY_K / T::WARPS {
                 // Rows of B: every warp takes its own.
                 let k = line * T::WARPS;
-                let inside = self.k_left - (warp::index() as i32) > k as i32;
+                let inside = self.b_left > k as i32;
                 // Columns that are left; none where the row is outside.
                 let left = if matches!(T::COPY_B, CopyB::Shifted) {
                     if inside { T::BN } else { 0 }
@@ -678,11 +720,13 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
                 }
             }
         }
-        self.k_left -= T::COPY_K as i32;
+        self.a_left -= T::COPY_K as i32;
+        self.b_left -= T::COPY_K as i32;
     }
 
-    /// Closes the stage and goes on to the next, and to the next segment where
-    /// this was its last step.
+    /// Closes the stage. [`go_on`](Self::go_on) begins the next, and
+    /// [`enter_stage`](Self::enter_stage) is enough where [no segment
+    /// ends](Self::segment_ends).
     ///
     /// # Safety
     ///
@@ -691,14 +735,21 @@ impl<T: Tiling, const A: usize, const B: usize, const STAGES: usize> Producer<T,
     unsafe fn finish_stage(&mut self) {
         // SAFETY: the stage is below the number of stages, and every thread arrives once a
         // phase.
-        unsafe { self.ring.full.at(self.stage).arrive_after_copies() };
-        self.stage += 1;
-        if self.stage == T::STAGES {
-            self.stage = 0;
-            self.parity ^= 1;
-        }
+        unsafe { self.ring.full.at(self.turn.stage).arrive_after_copies() };
+        self.turn = self.turn.next(T::STAGES);
         self.segment.first += 1;
-        if self.segment.first == self.segment.end {
+    }
+
+    /// Whether the next stage is one of another segment.
+    #[inline(always)]
+    fn segment_ends(&self) -> bool {
+        self.more && self.segment.first == self.segment.end
+    }
+
+    /// Begins the next stage, of the next segment where this one has ended.
+    #[inline(always)]
+    fn go_on(&mut self) {
+        if self.segment_ends() {
             self.segment = self.work.anew().next::<T>(self.segment.tile);
             self.enter_segment();
         }
@@ -824,6 +875,7 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
                 producer.copy_slice();
             }
             producer.finish_stage();
+            producer.go_on();
         }
     }
     // SAFETY: as above.
@@ -841,8 +893,8 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
     let own_a = group * (T::GROUP_K * T::PITCH) + own_row;
     let own_b = group * (T::GROUP_K * T::BN) + own_column;
 
-    // Row i of the tiles from a_at and b_at on, as this thread's fragments.
-    let fragments = |a_at: u32, b_at: u32, i: u32| {
+    // Row i of the tiles from these places on, as this thread's fragments.
+    let fragments = |a: Shared<f32, A>, b: Shared<f32, B>, i: u32| {
         // SAFETY: zero bits are the number zero.
         let (mut a_fragment, mut b_fragment): ([f32; TM as usize], [f32; TN as usize]) =
             unsafe { core::mem::zeroed() };
@@ -850,28 +902,34 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
             let at = 4 * piece as usize;
             // SAFETY: the row is below BK and inside the stage, whose full
             // barrier this thread has waited for.
-            let four = unsafe { ring.a.load_4(a_at + i * T::PITCH + piece * (4 * LANE_ROWS)) };
+            let four = unsafe { a.load_4(i * T::PITCH + piece * (4 * LANE_ROWS)) };
             a_fragment[at..at + 4].copy_from_slice(&four);
         }
         for piece in 0..TN / 4 {
             let at = 4 * piece as usize;
             // SAFETY: as above.
-            let four = unsafe { ring.b.load_4(b_at + i * T::BN + piece * (4 * LANE_COLUMNS)) };
+            let four = unsafe { b.load_4(i * T::BN + piece * (4 * LANE_COLUMNS)) };
             b_fragment[at..at + 4].copy_from_slice(&four);
         }
         (a_fragment, b_fragment)
     };
+    // The thread's first elements of a stage.
+    let first_of = |stage: u32| {
+        (
+            ring.a.moved((stage * T::TILE_A + own_a) as i32),
+            ring.b.moved((stage * T::TILE_B + own_b) as i32),
+        )
+    };
     // SAFETY: zero bits are the number zero.
     let mut sums: [[f32; TN as usize]; TM as usize] = unsafe { core::mem::zeroed() };
-    // Down one column of sums and up the next: neighbouring multiply-adds share an
-    // operand, which the register file then delivers once. Of the orders tried
-    // this is the one in which ptxas has the fewest clashes of register banks.
+    // Down one column of sums and up the next, so that neighbouring multiply-adds
+    // share an operand.
     let add_products = |sums: &mut [[f32; TN as usize]; TM as usize],
                         (a, b): &([f32; TM as usize], [f32; TN as usize])| {
         for i in 0..TN as usize {
-            let s = i / 4 * 4 + T::ORDER[i % 4];
-            for r in 0..TM as usize {
-                let r = if i % 2 == 1 { TM as usize - 1 - r } else { r };
+            let s = T::COLUMNS[i];
+            for j in 0..TM as usize {
+                let r = T::ROWS[if i % 2 == 1 { TM as usize - 1 - j } else { j }];
                 sums[r][s] = math::fma(a[r], b[s], sums[r][s]);
             }
         }
@@ -879,12 +937,18 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
 
     let mut tile = start.tile;
     let mut steps_left = start.end - start.first;
-    let (mut stage, mut parity) = (0, 0);
-    let (mut a_at, mut b_at) = (own_a, own_b);
+    let mut turn = Turn {
+        stage: 0,
+        parity: 0,
+    };
     // SAFETY: the barrier was made above. Closes write-before-read for stage 0.
-    unsafe { ring.full.at(stage).wait(parity) };
-    let mut now = fragments(a_at, b_at, 0);
+    unsafe { ring.full.at(turn.stage).wait(turn.parity) };
+    let (mut a_from, mut b_from) = first_of(turn.stage);
+    let mut now = fragments(a_from, b_from, 0);
     let mut slice = 0;
+    // ptxas finds out that this is never so, but only after it has placed the loads
+    // that come before a branch on it: it would put them last.
+    let never = gpu::opaque(0) != 0;
     loop {
         // LLVM would otherwise unroll by the slices of a stage, past what the
         // instruction cache holds.
@@ -896,89 +960,103 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
             }
         }
         for i in 0..SLICE - 1 {
-            let next = fragments(a_at, b_at, i + 1);
+            let next = fragments(a_from, b_from, i + 1);
             add_products(&mut sums, &now);
             now = next;
         }
-        a_at += SLICE * T::PITCH;
-        b_at += SLICE * T::BN;
+        a_from = a_from.moved((SLICE * T::PITCH) as i32);
+        b_from = b_from.moved((SLICE * T::BN) as i32);
         slice += 1;
-        let mut done = false;
+        let mut leaves = false;
         if slice == T::GROUP_K / SLICE {
             slice = 0;
             steps_left -= 1;
-            done = steps_left == 0;
-            // Every lane has issued its loads of this stage.
-            warp::sync();
             // SAFETY: the barriers were made above, and each warp arrives once
             // a phase.
             unsafe {
+                // Asked before they are needed, since an answer takes a while, and
+                // both have long ended as a rule.
+                let (filled, read) = (producer.turn.next(T::STAGES), turn.next(T::STAGES));
+                let ended = ring.empty.at(filled.stage).has_ended(filled.parity)
+                    & ring.full.at(read.stage).has_ended(read.parity);
+                // Every lane has issued its loads of this stage.
+                warp::sync();
                 if lane == 0 {
-                    ring.empty.at(stage).arrive();
+                    ring.empty.at(turn.stage).arrive();
                 }
                 producer.finish_stage();
-                // Closes read-before-write for the stage that is filled next.
-                ring.empty.at(producer.stage).wait(producer.parity);
-                producer.copy_by_engine();
-            }
-            // After the block's last step the fragments below come from the same
-            // stage again, and are not used.
-            if !done || work.anew().next::<T>(tile).tile != Segment::NONE {
-                stage += 1;
-                if stage == T::STAGES {
-                    stage = 0;
-                    parity ^= 1;
+                leaves = steps_left == 0 || producer.segment_ends();
+                if !leaves {
+                    producer.enter_stage();
+                    turn = read;
+                    if !ended {
+                        // Closes read-before-write for the stage that is filled next,
+                        // and write-before-read for the one that is read next.
+                        ring.empty.at(filled.stage).wait(filled.parity);
+                        ring.full.at(read.stage).wait(read.parity);
+                    }
+                    producer.copy_by_engine();
+                    (a_from, b_from) = first_of(turn.stage);
                 }
-                // SAFETY: as above. Closes write-before-read for the stage that
-                // is read next.
-                unsafe { ring.full.at(stage).wait(parity) };
             }
-            a_at = stage * T::TILE_A + own_a;
-            b_at = stage * T::TILE_B + own_b;
         }
-        let next = fragments(a_at, b_at, 0);
-        if T::SPLIT {
-            if !done {
-                add_products(&mut sums, &now);
-                now = next;
-                continue;
+        if !leaves {
+            let next = fragments(a_from, b_from, 0);
+            if never {
+                break;
             }
-            // Keeps LLVM from joining the copies again.
-            gpu::opaque(0);
-        }
-        add_products(&mut sums, &now);
-        now = next;
-        if !done {
+            add_products(&mut sums, &now);
+            now = next;
             continue;
         }
 
-        let work = work.anew();
-        if T::CLUSTERS {
-            // No copy may land in the ring any more, and every warp has read it.
-            async_copy::commit();
-            async_copy::wait::<0>();
-            // Closes read-before-write.
-            thread::sync_threads();
-            // SAFETY: the caller promises room for C; the ring is free.
-            unsafe {
-                add_up::<T, A, B, STAGES>(ring, &sums, own_row, own_column, c, scale, work, tile)
-            };
-            return;
-        }
-        // SAFETY: the caller promises room for C and for the parts.
+        // Keeps LLVM from joining the two copies of the products.
+        gpu::opaque(0);
+        // SAFETY: as above.
         unsafe {
-            store::<T, A, B, STAGES>(
-                ring, &sums, own_row, own_column, c, parts, scale, work, tile,
-            )
-        };
-        let segment = work.next::<T>(tile);
-        if segment.tile == Segment::NONE {
-            break;
+            producer.go_on();
+            ring.empty
+                .at(producer.turn.stage)
+                .wait(producer.turn.parity);
+            producer.copy_by_engine();
         }
-        tile = segment.tile;
-        steps_left = segment.end - segment.first;
-        // SAFETY: zero bits are the number zero.
-        sums = unsafe { core::mem::zeroed() };
+        add_products(&mut sums, &now);
+        if steps_left == 0 {
+            let work = work.anew();
+            if T::CLUSTERS {
+                // No copy may land in the ring any more, and every warp has read it.
+                async_copy::commit();
+                async_copy::wait::<0>();
+                // Closes read-before-write.
+                thread::sync_threads();
+                // SAFETY: the caller promises room for C; the ring is free.
+                unsafe {
+                    add_up::<T, A, B, STAGES>(
+                        ring, &sums, own_row, own_column, c, scale, work, tile,
+                    )
+                };
+                return;
+            }
+            // SAFETY: the caller promises room for C and for the parts.
+            unsafe {
+                store::<T, A, B, STAGES>(
+                    ring, &sums, own_row, own_column, c, parts, scale, work, tile,
+                )
+            };
+            let segment = work.next::<T>(tile);
+            if segment.tile == Segment::NONE {
+                break;
+            }
+            tile = segment.tile;
+            steps_left = segment.end - segment.first;
+            // SAFETY: zero bits are the number zero.
+            sums = unsafe { core::mem::zeroed() };
+        }
+        turn = turn.next(T::STAGES);
+        // SAFETY: as above. Closes write-before-read for the stage that is read next.
+        unsafe { ring.full.at(turn.stage).wait(turn.parity) };
+        (a_from, b_from) = first_of(turn.stage);
+        now = fragments(a_from, b_from, 0);
     }
     // A block must not end with copies under way into its shared memory.
     async_copy::commit();
@@ -1017,13 +1095,28 @@ unsafe fn store<T: Tiling, const A: usize, const B: usize, const STAGES: usize>(
         None => Area::of_c(c, work, place),
     };
     let by_fours = area.by_fours::<T>();
+    each_four(sums, scale, |number, four| {
+        // SAFETY: the caller promises room, and the place is this thread's.
+        unsafe { area.put::<T, B>(ring.b, by_fours, own_row, own_column, number, four) };
+    });
+}
+
+/// Calls `take` with the number of each four of a thread's sums, and with the four
+/// times `scale`.
+#[inline(always)]
+fn each_four(
+    sums: &[[f32; TN as usize]; TM as usize],
+    scale: f32,
+    mut take: impl FnMut(u32, [f32; 4]),
+) {
     for (r, row) in sums.iter().enumerate() {
         for piece in 0..TN / 4 {
             let at = 4 * piece as usize;
             let number = r as u32 * (TN / 4) + piece;
-            let four = core::array::from_fn(|i| math::mul(scale, row[at + i]));
-            // SAFETY: the caller promises room, and the place is this thread's.
-            unsafe { area.put::<T, B>(ring.b, by_fours, own_row, own_column, number, four) };
+            take(
+                number,
+                core::array::from_fn(|i| math::mul(scale, row[at + i])),
+            );
         }
     }
 }
@@ -1184,22 +1277,18 @@ unsafe fn add_up<T: Tiling, const A: usize, const B: usize, const STAGES: usize>
         (thread / T::GROUP_THREADS, thread % T::GROUP_THREADS)
     };
     let place = |four: u32| (four * T::GROUP_THREADS + thread) * 4;
-    for (r, row) in sums.iter().enumerate() {
-        for piece in 0..TN / 4 {
-            let at = 4 * piece as usize;
-            let number = group * FOURS + r as u32 * (TN / 4) + piece;
-            let four: [f32; 4] = core::array::from_fn(|i| math::mul(scale, row[at + i]));
-            // SAFETY: the arrays have room for all fours, and the place is this
-            // thread's.
-            unsafe {
-                if number < in_b {
-                    ring.b.store_4(place(number), four);
-                } else {
-                    ring.a.store_4(place(number - in_b), four);
-                }
+    each_four(sums, scale, |number, four| {
+        let number = group * FOURS + number;
+        // SAFETY: the arrays have room for all fours, and the place is this
+        // thread's.
+        unsafe {
+            if number < in_b {
+                ring.b.store_4(place(number), four);
+            } else {
+                ring.a.store_4(place(number - in_b), four);
             }
         }
-    }
+    });
     // Closes write-before-read.
     thread::sync_threads();
 
@@ -1229,10 +1318,14 @@ unsafe fn add_up<T: Tiling, const A: usize, const B: usize, const STAGES: usize>
     // first, so that every group has some of its block's.
     let turn = |i: u32| i * T::GROUPS + group;
     let owner = |i: u32| turn(i) * size / FOURS;
+    // Quotients by the cluster's size, rounded up, of numbers that are small: exact
+    // where number · size is less than 2^16. One division for all.
+    let reciprocal = 0x10000 / size + 1;
+    let by_size = |number: u32| ((number + size - 1) * reciprocal) >> 16;
+    let most = by_size(FOURS);
     // Where the i-th four of the block that is the owner's so-many-th other lands.
     let landing = |other: u32, i: u32, owner: u32| {
-        let first = (owner * FOURS).div_ceil(size);
-        let number = other * FOURS.div_ceil(size) + (turn(i) - first);
+        let number = other * most + (turn(i) - by_size(owner * FOURS));
         T::STAGES * T::TILE_B + (number * T::GROUP_THREADS + thread) * 4
     };
     if size > 1 {
@@ -1298,7 +1391,8 @@ macro_rules! persistent_kernel {
         $(#[$meta:meta])*
         $tiling:ident: $rows:literal by $columns:literal warps, BK $bk:literal, $stages:literal stages,
         $(groups $groups:literal,)?
-        copy $copy:ident $(by $map:ident)?, split $split:literal, columns $order:tt, clusters of $clusters:literal,
+        copy $copy:ident $(by $map:ident)?, clusters of $clusters:literal,
+        rows $rows_order:tt, columns $columns_order:tt,
         $kernel:ident for $needs:literal, $blocks:literal resident
     ) => {
         $(#[$meta])*
@@ -1310,8 +1404,8 @@ macro_rules! persistent_kernel {
             const BK: u32 = $bk;
             const STAGES: u32 = $stages;
             const COPY_B: $crate::gemm::persistent::CopyB = $crate::gemm::persistent::CopyB::$copy;
-            const SPLIT: bool = $split;
-            const ORDER: [usize; 4] = $order;
+            const ROWS: [usize; $crate::gemm::persistent::TM as usize] = $rows_order;
+            const COLUMNS: [usize; $crate::gemm::persistent::TN as usize] = $columns_order;
             const MAX_CLUSTER: u32 = $clusters;
             $(const GROUPS: u32 = $groups;)?
         }
@@ -1392,22 +1486,30 @@ pub(super) use persistent_kernel;
 
 persistent_kernel! {
     /// Tiles of 128×256 for N of 256 or more.
-    LargeAny: 4 by 2 warps, BK 32, 4 stages, copy Shifted, split false, columns [0, 2, 1, 3], clusters of 0,
+    LargeAny: 4 by 2 warps, BK 32, 4 stages, copy Shifted, clusters of 0,
+    rows [0, 1, 2, 3, 4, 5, 6, 7],
+    columns [3, 0, 2, 1, 7, 4, 6, 5, 15, 12, 13, 14, 11, 8, 10, 9],
     gemm_persistent_128x256_any for "sm_80", 1 resident
 }
 persistent_kernel! {
     /// Tiles of 128×256 for N a multiple of four.
-    LargeWide: 4 by 2 warps, BK 32, 4 stages, copy Wide, split false, columns [0, 1, 2, 3], clusters of 0,
+    LargeWide: 4 by 2 warps, BK 32, 4 stages, copy Wide, clusters of 0,
+    rows [4, 5, 6, 7, 1, 0, 2, 3],
+    columns [7, 6, 5, 4, 3, 2, 1, 0, 9, 10, 8, 11, 15, 14, 13, 12],
     gemm_persistent_128x256_wide for "sm_80", 1 resident
 }
 persistent_kernel! {
     /// Tiles of 128×128 for any N, two blocks on a multiprocessor.
-    MediumAny: 4 by 1 warps, BK 16, 4 stages, copy Any, split false, columns [0, 2, 1, 3], clusters of 0,
+    MediumAny: 4 by 1 warps, BK 16, 4 stages, copy Any, clusters of 0,
+    rows [0, 2, 1, 3, 4, 6, 5, 7],
+    columns [3, 1, 0, 2, 7, 5, 4, 6, 15, 13, 12, 14, 11, 9, 8, 10],
     gemm_persistent_128x128_any for "sm_80", 2 resident
 }
 persistent_kernel! {
     /// Tiles of 64×128 for any N, four blocks on a multiprocessor.
-    SmallAny: 2 by 1 warps, BK 16, 4 stages, copy Any, split false, columns [0, 2, 1, 3], clusters of 0,
+    SmallAny: 2 by 1 warps, BK 16, 4 stages, copy Any, clusters of 0,
+    rows [0, 1, 2, 3, 4, 5, 6, 7],
+    columns [0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15, 8, 9, 10, 11],
     gemm_persistent_64x128_any for "sm_80", 4 resident
 }
 

@@ -43,32 +43,44 @@ use crate::gpu::{Barrier, Global, GlobalMut};
 
 persistent_kernel! {
     /// Tiles of 128×128, two groups.
-    Medium: 4 by 1 warps, BK 32, 4 stages, groups 2, copy Engine by b_map, split false, columns [0, 2, 1, 3], clusters of 4,
+    Medium: 4 by 1 warps, BK 32, 4 stages, groups 2, copy Engine by b_map, clusters of 4,
+    rows [0, 1, 2, 3, 4, 5, 6, 7],
+    columns [0, 3, 1, 2, 4, 7, 5, 6, 12, 15, 13, 14, 8, 11, 9, 10],
     gemm_split_k_128x128 for "sm_90", 1 resident
 }
 persistent_kernel! {
     /// Tiles of 64×128, four groups.
-    Small: 2 by 1 warps, BK 64, 4 stages, groups 4, copy Engine by b_map, split false, columns [0, 2, 1, 3], clusters of 2,
+    Small: 2 by 1 warps, BK 64, 4 stages, groups 4, copy Engine by b_map, clusters of 2,
+    rows [4, 5, 6, 7, 0, 1, 2, 3],
+    columns [5, 7, 6, 4, 11, 10, 9, 8, 13, 14, 12, 15, 3, 2, 1, 0],
     gemm_split_k_64x128 for "sm_90", 1 resident
 }
 persistent_kernel! {
     /// Tiles of 32×128, eight groups.
-    Tiny: 1 by 1 warps, BK 64, 4 stages, groups 8, copy Engine by b_map, split false, columns [0, 2, 1, 3], clusters of 8,
+    Tiny: 1 by 1 warps, BK 64, 4 stages, groups 8, copy Engine by b_map, clusters of 8,
+    rows [4, 5, 6, 7, 0, 1, 2, 3],
+    columns [0, 3, 1, 2, 8, 11, 9, 10, 12, 15, 13, 14, 4, 7, 5, 6],
     gemm_split_k_32x128 for "sm_90", 1 resident
 }
 persistent_kernel! {
     /// Tiles of 128×128, two groups, for N of 128 or more.
-    MediumAny: 4 by 1 warps, BK 32, 4 stages, groups 2, copy Shifted, split false, columns [0, 2, 1, 3], clusters of 4,
+    MediumAny: 4 by 1 warps, BK 32, 4 stages, groups 2, copy Shifted, clusters of 4,
+    rows [5, 7, 6, 4, 1, 3, 2, 0],
+    columns [13, 12, 15, 14, 9, 8, 11, 10, 1, 0, 3, 2, 5, 4, 7, 6],
     gemm_split_k_128x128_any for "sm_90", 1 resident
 }
 persistent_kernel! {
     /// Tiles of 64×128, four groups, for N of 128 or more.
-    SmallAny: 2 by 1 warps, BK 64, 4 stages, groups 4, copy Shifted, split false, columns [0, 2, 1, 3], clusters of 2,
+    SmallAny: 2 by 1 warps, BK 64, 4 stages, groups 4, copy Shifted, clusters of 2,
+    rows [0, 2, 3, 1, 4, 6, 7, 5],
+    columns [8, 9, 10, 11, 0, 1, 2, 3, 12, 13, 14, 15, 4, 5, 6, 7],
     gemm_split_k_64x128_any for "sm_90", 1 resident
 }
 persistent_kernel! {
     /// Tiles of 32×128, eight groups, for N of 128 or more.
-    TinyAny: 1 by 1 warps, BK 64, 4 stages, groups 8, copy Shifted, split false, columns [0, 2, 1, 3], clusters of 8,
+    TinyAny: 1 by 1 warps, BK 64, 4 stages, groups 8, copy Shifted, clusters of 8,
+    rows [6, 1, 2, 3, 4, 5, 0, 7],
+    columns [7, 6, 4, 5, 0, 2, 3, 1, 15, 14, 12, 13, 11, 10, 8, 9],
     gemm_split_k_32x128_any for "sm_90", 1 resident
 }
 

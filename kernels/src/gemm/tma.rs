@@ -22,12 +22,16 @@ use crate::gpu::{Barrier, Global, GlobalMut};
 
 persistent_kernel! {
     /// Tiles of 128×256.
-    LargeTma: 4 by 2 warps, BK 32, 4 stages, copy Engine by b_map, split true, columns [0, 1, 2, 3], clusters of 0,
+    LargeTma: 4 by 2 warps, BK 32, 4 stages, copy Engine by b_map, clusters of 0,
+    rows [2, 4, 1, 5, 6, 7, 3, 0],
+    columns [0, 3, 2, 1, 6, 5, 4, 7, 10, 9, 8, 11, 12, 14, 13, 15],
     gemm_tma_128x256 for "sm_90", 1 resident
 }
 persistent_kernel! {
     /// Tiles of 128×128, two blocks on a multiprocessor.
-    MediumTma: 4 by 1 warps, BK 16, 4 stages, copy Engine by b_map, split true, columns [0, 1, 2, 3], clusters of 0,
+    MediumTma: 4 by 1 warps, BK 16, 4 stages, copy Engine by b_map, clusters of 0,
+    rows [2, 3, 0, 1, 6, 7, 4, 5],
+    columns [9, 11, 10, 8, 13, 15, 14, 12, 1, 3, 2, 0, 5, 7, 6, 4],
     gemm_tma_128x128 for "sm_90", 2 resident
 }
 
