@@ -21,8 +21,6 @@ function finish() {
     split("", kept)
 }
 
-/^[.]L_x_/ { finish() }
-
 match($0, /\/\*[0-9a-f]+\*\/ +/) {
     at = substr($0, RSTART + 2, RLENGTH)
     sub(/\*.*/, "", at)
