@@ -15,7 +15,7 @@ BEGIN {
 
 function finish() {
     if (adds >= 64)
-        printf format, first, instructions, adds, three, clashes
+        printf format, first, instructions, adds, three + 0, clashes + 0
     first = ""
     instructions = adds = three = clashes = 0
     split("", kept)
