@@ -946,8 +946,6 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
     let (mut a_from, mut b_from) = first_of(turn.stage);
     let mut now = fragments(a_from, b_from, 0);
     let mut slice = 0;
-    // ptxas finds out that this is never so, but only after it has placed the loads
-    // that come before a branch on it: it would put them last.
     let never = gpu::opaque(0) != 0;
     loop {
         // LLVM would otherwise unroll by the slices of a stage, past what the
@@ -1002,6 +1000,8 @@ pub unsafe fn multiply<T: Tiling, const A: usize, const B: usize, const STAGES: 
         }
         if !leaves {
             let next = fragments(a_from, b_from, 0);
+            // Without a branch ptxas puts these loads last, and the next body waits for
+            // them. It finds out that this one is never taken, but only later.
             if never {
                 break;
             }
