@@ -129,6 +129,20 @@ impl State {
         }
     }
 
+    /// Whether the phase of that parity has ended; what came before its end then comes
+    /// before what the running thread does next. Where no barrier was made, that is a
+    /// fault, and the thread goes on.
+    fn pass_phase(&mut self, barrier: u64, parity: u32, site: Site) -> bool {
+        let thread = self.thread;
+        let order = self.order();
+        let ended = order.ended(barrier, parity);
+        if ended == Ok(true) {
+            order.acquire(barrier, thread);
+        }
+        self.misuse(ended.err(), site);
+        ended != Ok(false)
+    }
+
     pub(super) fn misuse(&mut self, misuse: Option<Misuse>, site: Site) {
         if let Some(detail) = misuse {
             let mut fault = RawFault::new(FaultKind::BarrierMisuse);
@@ -216,40 +230,17 @@ impl Asynchronous for BlockMachine {
     }
 
     fn wait_for_phase(&self, barrier: u64, parity: u32, site: Site) {
-        let thread = self.state.borrow().thread;
-        let mut misuse = None;
         self.wait_until(
-            &mut || match self.state.borrow_mut().order().ended(barrier, parity) {
-                Ok(ended) => ended,
-                Err(error) => {
-                    misuse = Some(error);
-                    true
-                }
-            },
+            &mut || self.state.borrow_mut().order().ended(barrier, parity) != Ok(false),
             site,
         );
-        let state = &mut *self.state.borrow_mut();
-        state.misuse(misuse, site);
-        state.order().acquire(barrier, thread);
+        self.state.borrow_mut().pass_phase(barrier, parity, site);
     }
 
     fn phase_has_ended(&self, barrier: u64, parity: u32, site: Site) -> bool {
         // Others may run first, so that a kernel meets both answers.
         self.step(site);
-        let state = &mut *self.state.borrow_mut();
-        let thread = state.thread;
-        match state.order().ended(barrier, parity) {
-            Ok(ended) => {
-                if ended {
-                    state.order().acquire(barrier, thread);
-                }
-                ended
-            }
-            Err(misuse) => {
-                state.misuse(Some(misuse), site);
-                true
-            }
-        }
+        self.state.borrow_mut().pass_phase(barrier, parity, site)
     }
 
     fn copy_box(&self, to: u64, map: TensorMap, row: u32, column: u32, barrier: u64, site: Site) {
