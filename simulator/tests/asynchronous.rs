@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{clean, faulty, index_coded, launch, line_of, the_fault};
+use common::{clean, faulty, first_of_kind, index_coded, launch, line_of, the_fault};
 use kernels::gpu::{Barrier, Global, GlobalMut, async_copy, barrier, thread, warp};
 use kernels::kernel;
 use kernels::launch::Buffer::{A, B, C};
@@ -144,24 +144,14 @@ fn a_stage_is_read_when_it_is_full() {
     assert_turned_round(&clean(barriers(ASKS)));
     for mistake in [1, 4] {
         let report = faulty(barriers(mistake));
-        let fault = report
-            .faults
-            .iter()
-            .find(|fault| fault.kind == FaultKind::CopyUnderWay)
-            .unwrap();
-        assert_at(fault, "not full");
+        assert_at(first_of_kind(&report, FaultKind::CopyUnderWay), "not full");
     }
 }
 
 #[test]
 fn a_stage_is_filled_when_it_is_empty() {
     let report = faulty(barriers(2));
-    let fault = report
-        .faults
-        .iter()
-        .find(|fault| fault.kind == FaultKind::SharedRace)
-        .unwrap();
-    assert_at(fault, "not empty");
+    assert_at(first_of_kind(&report, FaultKind::SharedRace), "not empty");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{clean, faulty, index_coded, launch, line_of, same_on_any_number_of_cores, the_fault};
+use common::{clean, element, faulty, first_at, first_of_kind, index_coded, launch, line_of};
+use common::{same_on_any_number_of_cores, the_fault};
 use kernels::gpu::{Global, GlobalMut, host, math, thread};
 use kernels::kernel;
 use kernels::launch::Buffer::{A, B, C, Workspace};
@@ -82,22 +83,12 @@ kernel! {
 fn a_missing_barrier_before_the_reads() {
     let report = faulty(gemm!(missing_first_barrier, grid(32, 32), 32, 32, 32));
     let at = line("missing first barrier");
-    let race = report
-        .faults
-        .iter()
-        .find(|fault| {
-            fault.kind == FaultKind::SharedRace && fault.place.is_some_and(|place| place.line == at)
-        })
-        .expect("a race at the load");
-    let element = race.element.as_ref().expect("an element");
-    assert_eq!((element.array.as_str(), element.len), ("tile_a", 256));
+    let race = first_at(&report, FaultKind::SharedRace, at);
+    let (array, _, len) = element(race);
+    assert_eq!((array, len), ("tile_a", 256));
     assert_eq!(race.other.as_ref().map(|other| other.what), Some("written"));
     // The first thread reads what nobody has written yet.
-    let early = report
-        .faults
-        .iter()
-        .find(|fault| fault.kind == FaultKind::UninitializedShared)
-        .expect("a read too early");
+    let early = first_of_kind(&report, FaultKind::UninitializedShared);
     assert_at(early, "missing first barrier");
     assert_eq!((early.block, early.thread), (Some([0; 3]), Some([0; 3])));
 }
@@ -191,12 +182,8 @@ fn an_unguarded_edge() {
     assert_eq!(report.faults.len(), 1, "{report}");
     let fault = the_fault(&report, FaultKind::OutOfBounds);
     assert_at(fault, "unguarded edge");
-    let element = fault.element.as_ref().expect("an element");
     // Row 2 of B ends at 51; block 1 starts at column 16.
-    assert_eq!(
-        (element.array.as_str(), element.index, element.len),
-        ("B", 51, 51)
-    );
+    assert_eq!(element(fault), ("B", 51, 51));
     assert_eq!(
         (fault.block, fault.thread),
         (Some([1, 0, 0]), Some([1, 0, 0]))
@@ -488,11 +475,7 @@ fn an_uninitialised_tile() {
         Some([1, 0, 0]),
         "the first block's tile is not the second's"
     );
-    let element = fault.element.as_ref().expect("an element");
-    assert_eq!(
-        (element.array.as_str(), element.index, element.len),
-        ("tile", 36, 64)
-    );
+    assert_eq!(element(fault), ("tile", 36, 64));
     assert_eq!(fault.occurrences, 64 * 28);
     assert!(report.c[99].is_nan(), "the poison shows in the result");
     clean(on(128));
@@ -770,11 +753,7 @@ fn an_index_past_a_shared_array() {
     assert_eq!(report.faults.len(), 1, "{report}");
     let fault = the_fault(&report, FaultKind::OutOfBounds);
     assert_at(fault, "past the tile");
-    let element = fault.element.as_ref().expect("an element");
-    assert_eq!(
-        (element.array.as_str(), element.index, element.len),
-        ("first", 32, 32)
-    );
+    assert_eq!(element(fault), ("first", 32, 32));
     assert_eq!(report.c, [5.0; 32], "the other array is untouched");
 }
 

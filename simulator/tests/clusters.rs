@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{clean, faulty, index_coded, launch, line_of, same_on_any_number_of_cores, the_fault};
+use common::{clean, element, faulty, first_at, index_coded, launch, line_of};
+use common::{same_on_any_number_of_cores, the_fault};
 use kernels::gpu::{Barrier, Global, GlobalMut, async_copy, cluster, math, thread};
 use kernels::kernel;
 use kernels::launch::Buffer::{A, B, C};
@@ -29,12 +30,7 @@ fn assert_at(fault: &Fault, marker: &str) {
 /// The first fault of that kind, at the marked line.
 #[track_caller]
 fn fault_at<'a>(report: &'a Report, kind: FaultKind, marker: &str) -> &'a Fault {
-    let line = line(marker);
-    report
-        .faults
-        .iter()
-        .find(|fault| fault.kind == kind && fault.place.is_some_and(|place| place.line == line))
-        .unwrap_or_else(|| panic!("no {kind} at {marker:?}:\n{report}"))
+    first_at(report, kind, line(marker))
 }
 
 fn input() -> (Vec<f32>, Vec<f32>) {
@@ -248,11 +244,7 @@ fn reads_outside_are_found() {
     let report = faulty(sums(OUTSIDE, SIZE));
     let fault = the_fault(&report, FaultKind::OutOfBounds);
     assert_at(fault, "reads");
-    let element = fault.element.as_ref().expect("an element");
-    assert_eq!(
-        (element.array.as_str(), element.index, element.len),
-        ("tile", 64, 64)
-    );
+    assert_eq!(element(fault), ("tile", 64, 64));
     assert_eq!(fault.block, Some([2, 0, 0]));
 
     let report = faulty(sums(NO_SUCH_RANK, SIZE));
@@ -688,6 +680,12 @@ fn other_side(fault: &Fault) -> (&'static str, [u32; 3], Option<u32>) {
     (other.what, other.block, other.place.map(|place| place.line))
 }
 
+/// What another did, of which block, at the marked line.
+#[track_caller]
+fn assert_other_side(fault: &Fault, what: &str, block: [u32; 3], marker: &str) {
+    assert_eq!(other_side(fault), (what, block, Some(line(marker))));
+}
+
 #[test]
 fn blocks_write_to_one_another() {
     let a = input().0;
@@ -758,10 +756,7 @@ fn a_missing_barrier_after_the_writes() {
     let report = faulty(pushed(BARRIER_OF_BLOCK_AFTER_PUSHES, SIZE));
     let race = fault_at(&report, FaultKind::SharedRace, "adds up");
     assert_eq!(race.block, Some([0, 0, 0]));
-    assert_eq!(
-        other_side(race),
-        ("written", [1, 0, 0], Some(line("pushes")))
-    );
+    assert_other_side(race, "written", [1, 0, 0], "pushes");
     // What the block wrote itself is ordered by its own barrier.
     let others = BLOCKS * THREADS * (SIZE - 1) / SIZE;
     assert_eq!(race.occurrences, u64::from(others), "{race}");
@@ -779,7 +774,7 @@ fn what_the_owner_does_that_is_not_ordered_before_the_writes() {
         assert_at(race, "pushes");
         assert_eq!(race.block, Some([0, 0, 0]));
         assert!(race.detail.contains("write to block 1"), "{race}");
-        assert_eq!(other_side(race), (what, [1, 0, 0], Some(line(marker))));
+        assert_other_side(race, what, [1, 0, 0], marker);
         let expected = BLOCKS * PUSHING * (SIZE - 1) / SIZE;
         assert_eq!(race.occurrences, u64::from(expected), "{race}");
     }
@@ -790,10 +785,7 @@ fn two_that_write_one_word() {
     let report = faulty(pushed(OWNER_OVERWRITES, SIZE));
     let race = the_fault(&report, FaultKind::SharedRace);
     assert_at(race, "the owner overwrites");
-    assert_eq!(
-        other_side(race),
-        ("written", [1, 0, 0], Some(line("pushes")))
-    );
+    assert_other_side(race, "written", [1, 0, 0], "pushes");
     let others = BLOCKS * THREADS * (SIZE - 1) / SIZE;
     assert_eq!(race.occurrences, u64::from(others), "{race}");
 
@@ -801,10 +793,7 @@ fn two_that_write_one_word() {
     let race = the_fault(&report, FaultKind::SharedRace);
     assert_at(race, "pushes");
     assert_eq!(race.block, Some([1, 0, 0]));
-    assert_eq!(
-        other_side(race),
-        ("written", [0, 0, 0], Some(line("pushes")))
-    );
+    assert_other_side(race, "written", [0, 0, 0], "pushes");
 }
 
 /// Threads of one block that meet in the memory of another are ordered by their
@@ -817,14 +806,7 @@ fn threads_of_one_block_in_another() {
         assert_at(race, marker);
         // Of the four words of an access, one is told of.
         assert_eq!(race.occurrences, u64::from(BLOCKS * PUSHING), "{race}");
-        assert_eq!(
-            other_side(race),
-            (
-                "written",
-                race.block.expect("a block"),
-                Some(line("pushes"))
-            )
-        );
+        assert_other_side(race, "written", race.block.expect("a block"), "pushes");
     }
 }
 
@@ -846,11 +828,7 @@ fn writes_outside_are_found_and_dropped() {
     let report = faulty(pushed(PUSH_OUTSIDE, SIZE));
     let fault = the_fault(&report, FaultKind::OutOfBounds);
     assert_at(fault, "pushes");
-    let element = fault.element.as_ref().expect("an element");
-    assert_eq!(
-        (element.array.as_str(), element.index, element.len),
-        ("parts", 64, 64)
-    );
+    assert_eq!(element(fault), ("parts", 64, 64));
     assert_eq!(fault.occurrences, u64::from(BLOCKS * PUSHING));
     fault_at(&report, FaultKind::UninitializedShared, "adds up");
 
@@ -943,16 +921,10 @@ fn writes_in_rounds() {
     let report = faulty(run(4, 1));
     let race = fault_at(&report, FaultKind::SharedRace, "pushes in rounds");
     assert_eq!(race.block, Some([1, 0, 0]));
-    assert_eq!(
-        other_side(race),
-        ("read", [0, 0, 0], Some(line("reads in rounds")))
-    );
+    assert_other_side(race, "read", [0, 0, 0], "reads in rounds");
     let race = fault_at(&report, FaultKind::SharedRace, "reads in rounds");
     assert_eq!(race.block, Some([1, 0, 0]));
-    assert_eq!(
-        other_side(race),
-        ("written", [0, 0, 0], Some(line("pushes in rounds")))
-    );
+    assert_other_side(race, "written", [0, 0, 0], "pushes in rounds");
 }
 
 #[test]

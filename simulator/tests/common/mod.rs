@@ -69,17 +69,36 @@ pub fn clean(result: Result<Report, SimulationError>) -> Report {
     result.unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// The first fault of that kind.
+#[track_caller]
+pub fn first_of_kind(report: &Report, kind: FaultKind) -> &Fault {
+    let mut faults = report.faults.iter();
+    faults
+        .find(|fault| fault.kind == kind)
+        .unwrap_or_else(|| panic!("no fault of kind {kind:?}:\n{report}"))
+}
+
+/// The first fault of that kind at that line.
+#[track_caller]
+pub fn first_at(report: &Report, kind: FaultKind, line: u32) -> &Fault {
+    let mut faults = report.faults.iter();
+    faults
+        .find(|fault| fault.kind == kind && fault.place.is_some_and(|place| place.line == line))
+        .unwrap_or_else(|| panic!("no {kind} at line {line}:\n{report}"))
+}
+
 /// The only fault of that kind.
+#[track_caller]
 pub fn the_fault(report: &Report, kind: FaultKind) -> &Fault {
-    let mut of_kind = report.faults.iter().filter(|fault| fault.kind == kind);
-    let Some(fault) = of_kind.next() else {
-        panic!("no fault of kind {kind:?}:\n{report}");
-    };
-    assert!(
-        of_kind.next().is_none(),
-        "several of kind {kind:?}:\n{report}"
-    );
-    fault
+    let of_kind = report.faults.iter().filter(|fault| fault.kind == kind);
+    assert!(of_kind.count() < 2, "several of kind {kind:?}:\n{report}");
+    first_of_kind(report, kind)
+}
+
+/// The array that a fault is about, the element, and how many there are.
+pub fn element(fault: &Fault) -> (&str, i64, u64) {
+    let element = fault.element.as_ref().expect("an element");
+    (&element.array, element.index, element.len)
 }
 
 /// Small integers that differ from row to row and column to column, so that any
