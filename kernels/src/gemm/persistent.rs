@@ -489,7 +489,8 @@ struct Producer<T, const A: usize, const B: usize, const STAGES: usize> {
     more: bool,
     /// The stage that is being filled, and the phase that says that it is empty.
     turn: Turn,
-    /// The first column of the segment's tile.
+    /// The first row and column of the segment's tile. Nobody reads the row; but
+    /// without it ptxas makes other code, which no GPU has measured.
     row0: u32,
     column0: u32,
     /// k that are left from the thread's first of the slice on, for its copies of A

@@ -21,7 +21,7 @@
 //! | [`warp`] | the 32 threads of a warp |
 //! | [`async_copy`] | copies from global to shared memory beside other work (`sm_80`) |
 //! | [`Barrier`] | barriers in shared memory that count arrivals and bytes (`sm_80`) |
-//! | [`cluster`] | blocks that run together and read each other's shared memory (`sm_90`) |
+//! | [`cluster`] | blocks that run together and access each other's shared memory (`sm_90`) |
 //! | [`TensorMap`] | the copy engine: boxes of a matrix (`sm_90`) |
 //! | [`math`] | arithmetic with a fixed rounding |
 //! | [`kernel!`](crate::kernel) | declares a kernel and the shared arrays of its blocks |
